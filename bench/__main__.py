@@ -10,12 +10,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bench import cases, decode, flink
+from bench.cases import Case
 from bench.contenders import BEFORE, HDFS, PLAIN, PRIVACY
 from bench.ground import Ground
 from bench.race import Place, race
@@ -28,11 +29,6 @@ from jobs.cluster.hdfs import make_folders
 from jobs.cluster.kafka import EmbeddedKafka
 from jobs.cluster.kdc import SERVICES
 from jobs.cluster.server import OwnMetastore
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bench.cases import Case
 
 DATA = Path(os.environ.get("BENCH_DATA") or "build/bench").absolute()
 HERE = Path.cwd()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from bench.contenders import (
     ARROW,
@@ -23,9 +23,6 @@ from bench.contenders import (
 )
 from bench.flink import FILES, HIVE, HIVE_ORC
 from bench.workloads import AVRO, S3, SMALL_EPOCHS, WORKLOADS, Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 BATCHES = 5
 EPOCH_ROWS = 1_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -21,17 +22,14 @@ from hivesink.embedded.server import free_port
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
+from hivesink.sink.commit.committed import Committed
 from hivesink.spark import filemanager
+from hivesink.spark.query import HiveQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from hivesink.sink.commit.committed import Committed
-    from hivesink.spark.query import HiveQuery
 
     Query = HiveQuery | StreamingQuery
 

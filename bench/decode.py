@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -28,13 +29,9 @@ from hivesink.decode.csv import CsvDecoder
 from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.protobuf.decoder import ConfluentProtobufDecoder
 from hivesink.decode.protobuf.schema import parsed
+from hivesink.ports.rows import Decoder
 from hivesink.spark.session import session_for_kafka
 from hivesink.spark.settings import JARS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from hivesink.ports.rows import Decoder
 
 P = Primitive
 NAME = "decoders"

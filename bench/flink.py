@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from bench.contenders import Drain
 from bench.ground import DATABASE, Ground
+from bench.workloads import Workload
 from hivesink.jvm.java import find_java, write_sites
 from hivesink.spark.session import LATE_COMPILING
 from hivesink.spark.sources import FETCH
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bench.contenders import Drain
-    from bench.workloads import Workload
 
 HIVE, FILES = "flink-hive", "flink-fs"
 HIVE_ORC = f"{HIVE}-orc"

@@ -8,25 +8,23 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
+from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
 from bench import flink
 from bench.contenders import Drain, Drained
+from bench.ground import Ground
 from bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from types import TracebackType
-
     from typing_extensions import Self
-
-    from bench.ground import Ground
 
 
 class Process:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 from uuid import uuid4
 
@@ -33,11 +34,6 @@ from bench.ground import Ground, clear, prepare
 from bench.processes import Flink, Meter, Process, Python, executors
 from bench.records import Landed, Topic, differences, land, topic
 from bench.report import Run, Series
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
 
 WARM_ROWS = 400_000
 SHARED = {ON_EPOCH: OWN, CLEAN: OWN, NOOP: OWN, ARROW: OWN, ORC: OWN, SPARK_ORC: SPARK_SINK}

@@ -8,12 +8,12 @@ import re
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from shutil import copyfileobj
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import duckdb
@@ -25,6 +25,7 @@ import pyarrow.dataset as ds
 
 from bench.ground import DATABASE, Ground
 from bench.workloads import ALL_FLIGHTS, AVRO, AVRO_SCHEMA, FLIGHTS, SEED, Workload, duckdb_type
+from hivesink.core.partfile import Finished
 from hivesink.core.partition import scheme
 from hivesink.core.table import TableName
 from hivesink.core.typetext import parse_type
@@ -32,15 +33,10 @@ from hivesink.errors import UnknownTable
 from hivesink.formats import adapter
 from hivesink.logs import file_store
 from hivesink.metastore import connect
+from hivesink.ports import FileStore, Metastore
 from hivesink.storage.local import posix
 from jobs.cluster.kafka import create_topic, end_offsets
 from jobs.demo.flights import MONTHS, Flights
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from hivesink.core.partfile import Finished
-    from hivesink.ports import FileStore, Metastore
 
 
 @dataclass(frozen=True, slots=True)

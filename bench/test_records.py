@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import fastavro
 import pytest
@@ -13,10 +15,6 @@ from pyarrow import parquet
 from bench.ground import DATABASE, Ground
 from bench.records import all_due, chunks, differences, due, land, partitions
 from bench.workloads import AVRO, AVRO_SCHEMA, WORKLOADS, Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 GENERATED = [one for one in WORKLOADS.values() if one.name != "flights"]
 ROWS = 3_000

@@ -2,16 +2,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from bench.cases import CASES, chosen
 from bench.ground import Ground
 from bench.report import Run, Series, fingerprint, markdown, ratios
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OWN = Run("narrow", 0, "hivesink", 1_000, 10.0, [700, 800], {"write": 900}, 5.0, 9.0, 400, 200, 8, 900)
 PEER = replace(OWN, contender="spark-sink", seconds=20.0, cpu=10.0, task_peak=800, bytes=1_000)

@@ -7,17 +7,13 @@ record, the same in every run.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
 from hivesink.core.typetext import parse_type
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 SEED = 11
 START = "TIMESTAMP '2026-11-20 00:00:00'"

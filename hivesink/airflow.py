@@ -5,7 +5,10 @@ Airflow 2.10 and later, and 3. It asks what `hivesink wait` asks, and returns wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
+
+from hivesink.tables.waiting import PartitionWait
 
 try:
     from airflow.sdk import BaseSensorOperator, PokeReturnValue
@@ -18,10 +21,6 @@ except ImportError:
     # Until Airflow 3.0 it was here; later that is deprecated.
     from airflow.exceptions import AirflowFailException
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hivesink.tables.waiting import PartitionWait
 
 __all__ = ["HivesinkPartitionSensor"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import getpass
 import os
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import date
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pyhive import hive
@@ -20,14 +21,10 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from hivesink import kerberos
+from hivesink.core.table import HiveType
 from hivesink.core.typetext import known_type
 from hivesink.errors import HiveSinkError, InvalidOption, QueryFailed, SourceUnreachable
 from hivesink.kerberos.wire import over_kerberos, trusting, verified
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hivesink.core.table import HiveType
 
 BROKEN = (TException, OSError, EOFError)
 """The connection is lost, or nothing listens."""

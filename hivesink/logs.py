@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from importlib import import_module
 from posixpath import normpath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.log import LogAddress, default_root
 from hivesink.core.partition import file_system_of, normal, scheme
 from hivesink.errors import InvalidOption
+from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot
 from hivesink.storage.commit_log import FileCommitLog, FileLogRoot
-
-if TYPE_CHECKING:
-    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot
-    from hivesink.storage.fs import Storage
+from hivesink.storage.fs import Storage
 
 
 class StorageKind(NamedTuple):

@@ -8,21 +8,16 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server, write_to_textfile
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from hivesink.core.metrics import METRICS
+from hivesink.core.metrics import METRICS, Sample
 from hivesink.core.metrics import Metric as Named
 from hivesink.errors import NotWritable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from hivesink.core.metrics import Sample
 
 logger = logging.getLogger("hivesink")
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from posixpath import dirname
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from hivesink import kerberos
 from hivesink.config.options import SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
+from hivesink.core.epoch import Epoch, LastBatch
 from hivesink.core.lifecycle import Identity
 from hivesink.core.log import PROPERTY, require_writer_name
-from hivesink.core.partition import file_system_of
+from hivesink.core.manifest import Opened
+from hivesink.core.partition import PartitionKey, file_system_of
 from hivesink.core.partition_commit import PolicyKind
-from hivesink.core.table import TableName, as_properties, field_ids, is_letters
+from hivesink.core.table import TableName, TableSpec, as_properties, field_ids, is_letters
 from hivesink.decode import convert
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import OpenSchemas, RowsReader
@@ -25,28 +27,20 @@ from hivesink.errors import InvalidOption, RegistrationFailed, RowsUnfit, TableR
 from hivesink.formats import adapter, measure
 from hivesink.hiveql.render import declared, stored
 from hivesink.logs import commit_log, file_store, log_root, root_folder, storage_of, table_root
+from hivesink.ports import FileStore, LiveTable, LogRoot, Metastore
+from hivesink.ports.rows import RowReader
 from hivesink.registry import KeptSchemas, Passing
+from hivesink.sink.commit.committed import Committed
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.waiting import Encode
 from hivesink.sink.commit.writer import WriterSpec, problems_of
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.attempt import run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.rejects import columns_of, rejected_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from hivesink.core.epoch import Epoch, LastBatch
-    from hivesink.core.manifest import Opened
-    from hivesink.core.partition import PartitionKey
-    from hivesink.core.table import TableSpec
-    from hivesink.ports import FileStore, LiveTable, LogRoot, Metastore
-    from hivesink.ports.rows import RowReader
-    from hivesink.sink.commit.committed import Committed
-    from hivesink.sink.commit.waiting import Encode
 
 
 def schemas(plan: TaskPlan, root: LogRoot | None, site: Site = NO_SITE, *, compares: bool = True) -> OpenSchemas:

@@ -10,11 +10,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.jvm import jars
 from hivesink.spark.session import session
 from hivesink.spark.settings import LOCAL
@@ -61,11 +63,7 @@ def _collected() -> Iterator[None]:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
-
     from pyspark.sql import SparkSession
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,30 +6,27 @@ test can stand between any two steps, and an epoch costs what the sink itself co
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hivesink import wiring
 from hivesink.config.site import NO_SITE, Site
-from hivesink.core.epoch import BatchId, BatchRef
+from hivesink.core.epoch import BatchId, BatchRef, Epoch
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
 from hivesink.formats import measure
 from hivesink.metastore import connect
+from hivesink.ports import Metastore
+from hivesink.sink.commit.committed import Committed
+from hivesink.sink.commit.committer import Committer
 from hivesink.sink.inspect.verify import Verdict, verify
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
     from typing_extensions import Self
-
-    from hivesink.core.epoch import Epoch
-    from hivesink.ports import Metastore
-    from hivesink.sink.commit.committed import Committed
-    from hivesink.sink.commit.committer import Committer
 
 COLUMNS = InputShape()
 

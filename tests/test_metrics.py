@@ -5,26 +5,22 @@ from __future__ import annotations
 import atexit
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timezone
 from http.client import HTTPConnection
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
 import pytest
 
 from hivesink import metrics
 from hivesink.core.metrics import Sample
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.verify import figures
 from tests.cli.site import DDL, Ingest
 from tests.tables import daily
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 
 def test_a_file_is_its_writers_and_comes_again_after_any_failure(

@@ -7,10 +7,12 @@ import http.server
 import json
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,10 +32,6 @@ from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.wiring import ToolsSpec, row_reader, schemas
 from tests.sink.task.taskrun import Run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 Opening: TypeAlias = "Callable[..., KeptSchemas]"
 OF_AVRO = {"sink.value.format": "avro-confluent"}

@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +15,6 @@ from hivesink import kerberos
 from hivesink.errors import InvalidOption, LoginFailed
 from hivesink.kerberos import tickets
 from hivesink.kerberos.tickets import Trouble, trouble, trouble_of_java
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AWAY, NONE, ENDED, TOKEN, KEYTAB, REFUSED = (
     *(Trouble.NO_KDC, Trouble.NO_TICKET, Trouble.TICKET_ENDED),

@@ -7,10 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 FILES = {
     "pytest.ini": "[pytest]",

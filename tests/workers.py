@@ -5,14 +5,13 @@ from __future__ import annotations
 import faulthandler
 import os
 import re
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from pytest_timeout import Settings
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController

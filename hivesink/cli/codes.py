@@ -10,18 +10,15 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from hivesink import errors
 from hivesink.errors import HiveSinkError
 from hivesink.kerberos import failure_of_java
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class ExitCode(IntEnum):

@@ -9,13 +9,14 @@ import re
 import signal
 import sys
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from importlib import import_module
 from inspect import Parameter
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_origin
+from typing import Annotated, Any, get_origin
 
 import typer
 
@@ -25,9 +26,6 @@ from hivesink.cli.output import Output, redact, silence
 from hivesink.config.plugins import also_in
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 _MODULES = {
     "ddl": "metastore",

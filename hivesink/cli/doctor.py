@@ -8,6 +8,7 @@ import os
 import platform
 import secrets
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,8 +29,6 @@ from hivesink.storage.fs import delete, join
 from hivesink.tables.opened import metastore_address, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from pyspark.sql import SparkSession
 
     _Question = tuple[str, Callable[[], str | Iterable["_Question"]]]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.filesize import decimal
@@ -15,19 +16,14 @@ from hivesink.cli.command import command, moment
 from hivesink.cli.output import Grid, Line, Output
 from hivesink.core import changes as core
 from hivesink.core.log import require_writer_name
-from hivesink.core.manifest import KINDS, recorded
+from hivesink.core.manifest import KINDS, Manifest, recorded
 from hivesink.core.offsets import read_between
 from hivesink.core.progress import count
 from hivesink.core.table import is_letters, main_table
 from hivesink.errors import InvalidOption, LogDamaged, few
+from hivesink.ports import CommitLog
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.tables.opened import OpenedTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from hivesink.core.manifest import Manifest
-    from hivesink.ports import CommitLog
 
 _BESIDE = {
     "reset": "the log was put aside",

@@ -14,11 +14,13 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, TextIO
+from types import FrameType
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.file_proxy import FileProxy
@@ -28,11 +30,6 @@ from rich.text import Text
 from hivesink.cli.codes import BY_SIGNAL, Leaving, translate
 from hivesink.cli.output import Output, redact
 from hivesink.spark.query import export_metrics, progress_of_all, queries, settle_all, wait_for_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from types import FrameType
-
 
 _GRACE = 2.0
 """Seconds in which the threads of a failed job may end."""

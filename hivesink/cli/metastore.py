@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,17 +20,14 @@ from hivesink.config.cache import scratch_beside
 from hivesink.config.plugins import also_in
 from hivesink.config.site import Site
 from hivesink.core.epoch import Epoch
+from hivesink.core.table import TableSpec
 from hivesink.embedded import metastore as server
 from hivesink.errors import InvalidOption, JavaFailed
+from hivesink.hiveql.apply import Catalog, Plan
 from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import DataFrame
-
-    from hivesink.core.table import TableSpec
-    from hivesink.hiveql.apply import Catalog, Plan
 
 ddl = typer.Typer(help="Declare tables: each DDL file has one Hive CREATE TABLE.")
 embedded = typer.Typer(help="The embedded Hive Metastore, in .hivesink-local or $HIVESINK_HOME.")

@@ -7,13 +7,14 @@ import os
 import re
 import sys
 from base64 import b64encode
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from math import isfinite, isnan
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -22,10 +23,6 @@ from rich.text import Text
 from hivesink.core import table
 from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
 from hivesink.errors import DdlInvalid, HiveSinkError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
 
 _SECRETS = (
     (re.compile(r"//[^/@\s]+@"), "//***@"),

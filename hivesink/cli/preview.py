@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import typer
 
@@ -22,10 +22,8 @@ from hivesink.config.options import SinkConfig
 from hivesink.config.plugins import also_in
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
-
-if TYPE_CHECKING:
-    from hivesink.sample.source import FilesSource, Sample, TopicSource
-    from hivesink.sample.tables import Preview
+from hivesink.sample.source import FilesSource, Sample, TopicSource
+from hivesink.sample.tables import Preview
 
 
 @command

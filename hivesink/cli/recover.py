@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,13 +12,17 @@ from hivesink import wiring
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import command, confirm
 from hivesink.cli.output import Grid, Line, Output
+from hivesink.config.options import SinkConfig
 from hivesink.core import actions
 from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import Manifest
+from hivesink.core.partition import PartitionKey
 from hivesink.core.progress import count
 from hivesink.core.rolling import OpenRows
 from hivesink.errors import HiveSinkError, InvalidOption, RowsHeldBack
 from hivesink.logs import file_store, storage_of
 from hivesink.sink.commit import recovery
+from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Accepted, Loss, Recorder
 from hivesink.sink.commit.runner import PlanRunner
@@ -27,14 +31,6 @@ from hivesink.sink.task.segments import held_back
 from hivesink.spark.rebuild import batch_to_rebuild, checkpoint_folder, rebuild
 from hivesink.tables.opened import OpenedTable
 from hivesink.wiring import refit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from hivesink.config.options import SinkConfig
-    from hivesink.core.manifest import Manifest
-    from hivesink.core.partition import PartitionKey
-    from hivesink.sink.commit.context import CommitContext
 
 
 @command

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
@@ -20,9 +21,6 @@ from hivesink.core.progress import count
 from hivesink.errors import InvalidOption
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import Census, DeadLetters, Replay, dead_letters, origin
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class _Rejects(TyperGroup):

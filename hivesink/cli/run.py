@@ -9,10 +9,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import FrameType
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -24,11 +26,6 @@ from hivesink.cli.output import Output, tell
 from hivesink.config.parsers import address
 from hivesink.core.log import require_writer_name
 from hivesink.errors import InvalidOption
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from types import FrameType
-
 
 Job = Annotated[Path, typer.Argument(metavar="JOB.py", help="The job file.", exists=True, dir_okay=False)]
 Arguments = Annotated[

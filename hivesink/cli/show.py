@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.filesize import decimal
 
 from hivesink.cli.command import command
 from hivesink.cli.output import Grid, Line, Output
 from hivesink.cli.status import offsets_grid
+from hivesink.core.partfile import Finished
 from hivesink.core.partition_commit import TimeExtractor, start_of
 from hivesink.core.progress import count
 from hivesink.errors import Unsupported
 from hivesink.logs import file_store
+from hivesink.ports import FileStore
 from hivesink.sink.inspect.facts import PartitionState, read_log
 from hivesink.sink.task.events import time_extractor
 from hivesink.tables.opened import OpenedTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from hivesink.core.partfile import Finished
-    from hivesink.ports import FileStore
 
 
 @command

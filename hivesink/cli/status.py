@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,21 +15,16 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, Table, command
 from hivesink.cli.output import Grid, Line, Output, tell
 from hivesink.config.parsers import interval
+from hivesink.core.epoch import LastBatch
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import is_letters
 from hivesink.errors import HiveSinkError, InvalidOption
-from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.inspect.verify import figures
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import dead_letters
 from hivesink.tables.waiting import PartitionWait
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hivesink.core.epoch import LastBatch
-    from hivesink.sink.inspect.facts import LogFacts
 
 Partition = Annotated[str, typer.Argument(help="One partition, such as dt=2024-01-02--03.", metavar="PARTITION")]
 

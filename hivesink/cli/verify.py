@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timezone
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,9 +18,6 @@ from hivesink.errors import InvalidOption, few
 from hivesink.formats import measure
 from hivesink.sink.inspect import verify as checks
 from hivesink.tables.opened import OpenedTable, replaced_letters
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @command

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,26 +16,18 @@ import typer
 from hivesink.cli.command import command
 from hivesink.cli.output import Line, Output, cell_text
 from hivesink.core.column_source import Metadata, named_file
-from hivesink.core.manifest import REPLAYS, REQUEUE
-from hivesink.core.offsets import ends, span
-from hivesink.core.partition import known_as
+from hivesink.core.manifest import REPLAYS, REQUEUE, Manifest, Opened, PartEntry, Recorded
+from hivesink.core.offsets import Partition, ends, span
+from hivesink.core.partition import PartitionKey, known_as
 from hivesink.core.progress import why_open
 from hivesink.core.table import TableName, is_letters, main_table, quoted
 from hivesink.errors import InvalidOption
 from hivesink.formats import adapter
-from hivesink.sink.inspect.facts import read_log
+from hivesink.ports import CommitLog
+from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.task.segments import open_slice
 from hivesink.tables.opened import OpenedTable, replaced_letters
 from hivesink.tables.rejects import ORIGIN, dead_letters, origin
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from hivesink.core.manifest import Manifest, Opened, PartEntry, Recorded
-    from hivesink.core.offsets import Partition
-    from hivesink.core.partition import PartitionKey
-    from hivesink.ports import CommitLog
-    from hivesink.sink.inspect.facts import LogFacts
 
 Record = Annotated[str, typer.Argument(help="topic:partition:offset, or FILE:LINE.", metavar="RECORD")]
 _UNREAD = {

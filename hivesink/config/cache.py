@@ -5,14 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hivesink.errors import NotWritable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 NEW = ".new-"
 """How the names of what is being written begin."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hivesink.config.parsers import (
     Option,
@@ -39,10 +40,6 @@ from hivesink.config.parsers import (
 from hivesink.core.column_source import ColumnSource, KeyPath, parse_list, parse_source
 from hivesink.core.time_format import TimePattern, parse_formats
 from hivesink.errors import InvalidOption
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # What each value means is in docs/options.md.
 OnBadRecord = Enum("OnBadRecord", {"FAIL": "fail", "DEAD_LETTER": "dead-letter", "DROP": "drop"})

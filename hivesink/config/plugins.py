@@ -5,18 +5,15 @@ from __future__ import annotations
 import importlib
 import sys
 import sysconfig
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hivesink.config.options import SinkConfig
+from hivesink.core.table import TableSpec
 from hivesink.errors import HiveSinkError, InvalidOption, OwnCodeFailed, raised
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hivesink.config.options import SinkConfig
-    from hivesink.core.table import TableSpec
 
 _MADE_IN_TASKS = ("sink.bucket.assigner", "partition.time-extractor.class")
 

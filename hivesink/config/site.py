@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementInclude
 from xml.etree import ElementTree as ET
 
 from hivesink.errors import InvalidOption
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _VARIABLE = re.compile(r"\$\{([^}$ ]+)\}")
 _MOST_EXPANSIONS = 20

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import CommittedPartition, EpochState, History
+from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Manifest, OpenBucket, PartEntry
 from hivesink.core.partfile import parse_staged
 from hivesink.core.partition import LivePartition, PartitionKey, same_location
-
-if TYPE_CHECKING:
-    from hivesink.core.log import StagingIntent
-    from hivesink.core.partition_commit import PolicyKind
+from hivesink.core.partition_commit import PolicyKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,16 @@ read, but for the partitions after it: `flights/1:1234!dt%3D2024-01-02`. Only su
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import datetime
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import REPLAYS, Manifest, Recorded, newest
 from hivesink.core.partition import known_as
 from hivesink.errors import InvalidOption, LogDamaged
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from datetime import datetime
 
 
 class Seen(NamedTuple):

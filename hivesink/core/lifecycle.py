@@ -8,20 +8,16 @@ epoch may be thrown away; after it everything must be finished, by this run or t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import REQUEUE, Commit, Manifest, PartEntry, Rows, live_parts
+from hivesink.core.partition import PartitionKey
 from hivesink.core.rolling import OpenRows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import datetime
-
-    from hivesink.core.partition import PartitionKey
 
 
 class EpochState(Enum):

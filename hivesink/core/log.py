@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 from posixpath import dirname
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import quote, unquote
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
+from hivesink.core.manifest import Manifest
+from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, LogDamaged
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from hivesink.core.manifest import Manifest
-    from hivesink.core.table import TableName
 
 LONGEST_NAME = 100
 _NAME = re.compile(r"\w(?:[\w.-]*[\w-])?", re.ASCII)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
+from datetime import datetime
 from operator import add
-from typing import TYPE_CHECKING
 
+from hivesink.core.epoch import Epoch, LastBatch
+from hivesink.core.offsets import SourceOffset
 from hivesink.core.partition import PartitionKey, is_aside, known_as
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from datetime import datetime
-
-    from hivesink.core.epoch import Epoch, LastBatch
-    from hivesink.core.offsets import SourceOffset
-    from hivesink.core.partition_commit import Watermark
+from hivesink.core.partition_commit import Watermark
 
 REQUEUE = "requeue"
 """The kind of an epoch that removes lost parts whose rows wait again, or are dead letters again."""

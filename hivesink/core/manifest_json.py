@@ -6,21 +6,18 @@ import dataclasses
 import json
 import re
 import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch
 from hivesink.core.lifecycle import Floor
 from hivesink.core.manifest import Commit, Manifest, OpenBucket, Opened, PartEntry, Read, Recorded, Rows, Slice
+from hivesink.core.partition import PartitionKey
 from hivesink.core.partition_commit import Watermark
 from hivesink.errors import LogDamaged
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from hivesink.core.partition import PartitionKey
 
 FORMAT = 1
 _SILENT: dict[str, Any] = {"quiet": {}, "clock": None, "extra": 0, "reads": (), "columns": {}}

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from hivesink.core.lifecycle import floor_over
-from hivesink.core.manifest import KINDS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-    from datetime import datetime
-
-    from hivesink.core.lifecycle import Floor
-    from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition_commit import CommitRule
-    from hivesink.core.reads import Lag
-    from hivesink.core.rolling import OpenRows
+from hivesink.core.lifecycle import Floor, floor_over
+from hivesink.core.manifest import KINDS, Manifest, PartEntry
+from hivesink.core.partition_commit import CommitRule
+from hivesink.core.reads import Lag
+from hivesink.core.rolling import OpenRows
 
 RESULTS = ("written", "rejected", "dropped", "late", "skipped")
 STEPS = ("write", "lookup", "manifest", "publish", "sweep")

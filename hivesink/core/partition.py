@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from hivesink.core.table import is_letters
 from hivesink.errors import PartitionInvalid
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 PartitionKey = tuple[str, str]
 """A table's name and a partition's escaped path (`""`: the unpartitioned table itself)."""

@@ -7,20 +7,17 @@ published. Rows that come later make a new revision.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from itertools import product
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
+from zoneinfo import ZoneInfo
 
 from hivesink.core.partition import PartitionKey, parse_path
+from hivesink.core.time_format import TimePattern
 from hivesink.errors import OwnCodeFailed, PartitionInvalid
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from zoneinfo import ZoneInfo
-
-    from hivesink.core.time_format import TimePattern
 
 
 class PolicyKind(Enum):

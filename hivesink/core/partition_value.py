@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Context, DecimalException, Inexact, InvalidOperation
 from decimal import Decimal as Number
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from hivesink.core.partition import DEFAULT_PARTITION
 from hivesink.core.table import Char, Decimal, HiveType, Primitive, Varchar
 from hivesink.errors import PartitionInvalid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def canonical(value: object, kind: HiveType) -> str | None:

@@ -12,24 +12,20 @@ unlisted partition deletes what is in its folder (HIVE-29744). Its parts wait ou
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from hivesink.core import actions
 from hivesink.core.actions import LINGER, PartLocator, Snapshot, StagingArea, homes_of, leftovers, newest, unproven
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import CommittedPartition, EpochState, History, Stamp
+from hivesink.core.log import StagingIntent
+from hivesink.core.manifest import Manifest, PartEntry
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_aside, same_location
+from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.reads import segment_epoch
 from hivesink.core.repair import requeue, take_back
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from hivesink.core.log import StagingIntent
-    from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition_commit import PolicyKind
 
 
 @dataclass(frozen=True, slots=True)

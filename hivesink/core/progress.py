@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hivesink.core.manifest import OpenBucket
-    from hivesink.core.partition import PartitionKey
-    from hivesink.core.partition_commit import CommitRule, FromPatterns, Watermark, WatermarkPolicy
-    from hivesink.core.reads import Lag
-    from hivesink.core.rolling import RollingPolicy
+from hivesink.core.manifest import OpenBucket
+from hivesink.core.partition import PartitionKey
+from hivesink.core.partition_commit import CommitRule, FromPatterns, Watermark, WatermarkPolicy
+from hivesink.core.reads import Lag
+from hivesink.core.rolling import RollingPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hivesink.core.epoch import Epoch
+from hivesink.core.epoch import Epoch, LastBatch
 from hivesink.core.manifest import Manifest, OpenBucket, Read
 from hivesink.core.offsets import KafkaOffset, Partition, ends, moved
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from hivesink.core.epoch import LastBatch
 
 MOST = 64
 """How many reads a snapshot holds, or a few more."""

@@ -8,20 +8,15 @@ stops, and a person decides.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from hivesink.core.actions import RolledBuckets, Snapshot, homes_of, missing_parts
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, History, Stamp
-from hivesink.core.manifest import FORGET, REQUEUE, OpenBucket, commit_after
+from hivesink.core.manifest import FORGET, REQUEUE, Manifest, OpenBucket, PartEntry, Slice, commit_after
+from hivesink.core.partition import PartitionKey
 from hivesink.core.rolling import open_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from hivesink.core.manifest import Manifest, PartEntry, Slice
-    from hivesink.core.partition import PartitionKey
 
 
 def requeue(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | None:

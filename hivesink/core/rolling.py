@@ -6,18 +6,15 @@ An epoch opens slices, a later epoch of kind `roll` encodes all open slices of a
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from datetime import datetime, timedelta
+from typing import Protocol
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, OpenBucket, Opened, PartEntry, Read, Slice
 from hivesink.core.partition import PartitionKey, known_as
 from hivesink.core.reads import oldest, still_open, with_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Mapping
-    from datetime import datetime, timedelta
-
 
 SNAPSHOT_EVERY = 64
 """Most manifests that a start reads to know the open buckets; each snapshot repeats all of them."""

@@ -6,15 +6,12 @@ Types follow the Hive language manual, "Hive Data Types". `str(type)` is the tex
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from hivesink.errors import InvalidOption
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 
 class Primitive(Enum):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
+from typing import Any, TypeAlias
 
 FIRST_MICROS = -62_135_596_800_000_000  # 0001-01-01T00:00:00
 LAST_MICROS = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999

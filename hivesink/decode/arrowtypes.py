@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyarrow import types
 
+from hivesink.config.options import SinkConfig
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.values import TimeRules
 from hivesink.errors import InvalidOption
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hivesink.config.options import SinkConfig
 
 INTEGER_BITS = {Primitive.TINYINT: 8, Primitive.SMALLINT: 16, Primitive.INT: 32, Primitive.BIGINT: 64}
 # The widest integers that a float and a double hold exactly, in bits.

@@ -6,8 +6,10 @@ Each function that returns a column and a mask says by that which rows are in do
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
@@ -18,11 +20,6 @@ from numpy.typing import NDArray
 from hivesink.core.table import Char, Primitive, Varchar
 from hivesink.core.time_format import FIRST_MICROS, LAST_MICROS, EpochUnit
 from hivesink.decode.values import TimeRules, clock_of, date_of, instant_of, timestamp_of, wall_clock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from zoneinfo import ZoneInfo
-
 
 Mask = NDArray[np.bool_]
 Micros = NDArray[np.int64]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.core.partition import PartitionKey
+from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.core.time_format import EpochUnit
 from hivesink.decode import clocks
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type, field_indexes, mismatches
@@ -20,12 +22,7 @@ from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import RowsUnfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
-
-    from hivesink.core.partition import PartitionKey
-    from hivesink.core.table import Column
 
 _UNITS = {"s": EpochUnit.SECONDS, "ms": EpochUnit.MILLIS, "us": EpochUnit.MICROS, "ns": EpochUnit.NANOS}
 _WHOLE = pa.decimal128(38, 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from sys import maxsize
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import JsonPath
-from hivesink.core.table import Array, Map, Primitive, Struct
+from hivesink.core.table import Array, Column, Map, Primitive, Struct
 from hivesink.decode.clocks import Mask, mask_of, not_utf8
 from hivesink.decode.json.columns import JsonColumns
 from hivesink.decode.json.decoder import JsonDecoder
@@ -26,15 +28,10 @@ from hivesink.decode.json.scan import NotJson, document
 from hivesink.decode.json.spans import QUOTE, Places, Spans, Text
 from hivesink.decode.values import InvalidValue
 from hivesink.errors import InvalidOption
+from hivesink.ports.rows import DecodedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
-
-    from hivesink.config.options import SinkConfig
-    from hivesink.core.table import Column
-    from hivesink.ports.rows import DecodedRows
 
 _CSV = "sink.value.csv"
 _LF, _CR = b"\n\r"

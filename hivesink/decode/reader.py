@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from datetime import datetime
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import (
     ELEMENT,
     RECORD,
@@ -36,12 +39,6 @@ from hivesink.decode.protobuf.decoder import ConfluentProtobufDecoder, ProtobufD
 from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows, Decoder, Schemas
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from hivesink.config.options import SinkConfig
 
 
 def _json(columns: Sequence[Column], config: SinkConfig) -> Decoder:

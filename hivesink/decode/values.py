@@ -8,21 +8,17 @@ from __future__ import annotations
 import base64
 import re
 import struct
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal as Number
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from hivesink.config.options import Precision, SinkConfig
 from hivesink.core.table import Char, Decimal, Primitive, Varchar
 from hivesink.core.time_format import FIRST_MICROS, LAST_MICROS, EpochUnit, TextPattern, TimeFormat
 from hivesink.ports.rows import BadRow
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # More exponent digits than any column's range has: beyond these the sign of the exponent alone decides,
 # and Python refuses to read very long ones.

@@ -12,16 +12,14 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from hivesink.config.cache import using, write_atomically
 from hivesink.errors import ServerFailed
 from hivesink.jvm.java import OPENS, find_java, log4j2, write_sites
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.05

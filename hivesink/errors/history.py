@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from hivesink.errors.base import HiveSinkError, appending, few
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _NAMED = 5
 """How many files or topics an error names."""

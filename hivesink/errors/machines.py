@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from hivesink.errors.base import HiveSinkError, Unsupported, few
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from typing_extensions import Self
 
 

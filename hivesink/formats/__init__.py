@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
 from hivesink.config.formats import FORMATS
+from hivesink.config.options import SinkConfig
+from hivesink.core.table import SortKey
 from hivesink.ports.rows import FileContent, FileFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from typing_extensions import Self
-
-    from hivesink.config.options import SinkConfig
-    from hivesink.core.table import SortKey
 
 
 class Adapter(FileFormat, Protocol):

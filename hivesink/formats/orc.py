@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -24,8 +25,6 @@ from hivesink.formats import Records, fitted
 from hivesink.ports.rows import BadRow, FileContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow.dataset as ds
     from numpy.typing import NDArray
     from typing_extensions import Self

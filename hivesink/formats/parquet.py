@@ -6,6 +6,7 @@ FIXED_LEN_BYTE_ARRAY; columns in DDL order under their DDL names, so that readin
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -15,16 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hivesink.config.options import ParquetCompression, ParquetTimestamp, SinkConfig
+from hivesink.core.table import SortKey
 from hivesink.formats import Records, fitted
 from hivesink.ports.rows import BadRow, FileContent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     import pyarrow.dataset as ds
     from typing_extensions import Self
-
-    from hivesink.core.table import SortKey
 
 _SAMPLE = 4096
 """Rows. A look at so many takes 12 ms for 60 columns."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from shlex import quote
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from hivesink.config.options import PREFIXES
 from hivesink.core.log import PROPERTY, LogAddress, default_root
@@ -27,10 +28,6 @@ from hivesink.core.table import (
 from hivesink.errors import DdlInvalid, TableReplaced
 from hivesink.hiveql.parse import METASTORE_OWN
 from hivesink.hiveql.render import NOT_NULL, column_text, stored
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 # Hive makes an INT32 a FLOAT on its way to DOUBLE, which rounds an INT.
 _TO_DOUBLE = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.FLOAT)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sqlglot import Token, TokenType, exp
 
 from hivesink.core.table import Array, Column, Map, Primitive, Struct
 from hivesink.core.typetext import parse_type
 from hivesink.errors import TypeTextInvalid
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NOT_SUPPORTED = "is not supported: neither Hive nor the sink would honour it; remove it"
 

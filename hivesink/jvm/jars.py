@@ -9,19 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha1, sha256
 from http.client import HTTPException
+from importlib.abc import Traversable
 from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from hivesink.config.cache import cache_folder, made_once
 from hivesink.errors import SourceUnreachable
 from hivesink.jvm.java import find_java
-
-if TYPE_CHECKING:
-    from importlib.abc import Traversable
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 _AT_ONCE, _SILENCE = 4, 60.0

@@ -9,17 +9,14 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from hivesink.config.cache import kept, write_atomically
 from hivesink.errors import JavaFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OLDEST = 17
 # From 24 on `Subject.getSubject` throws (JEP 486), which Hive 4.0.1 calls.

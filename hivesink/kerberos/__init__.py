@@ -11,20 +11,18 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, LoginFailed
 from hivesink.kerberos import tickets
 from hivesink.kerberos.tickets import Trouble, trouble, trouble_of_java
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 _T = TypeVar("_T")
 _JVM = "Hadoop or Hive from Spark's JVM"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from thrift.transport.TTransport import TTransportException
 
 from hivesink.errors import InvalidOption
 from hivesink.kerberos import failure, library, told
 from hivesink.kerberos.tickets import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PRIVACY = 4
 _LAYERS = {"integrity": 2, "auth-int": 2, "privacy": _PRIVACY, "auth-conf": _PRIVACY}

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.site import NO_SITE, Site
 from hivesink.errors import InvalidOption
+from hivesink.ports import Metastore
 
 if TYPE_CHECKING:
     from hivesink.metastore.thrift import ThriftMetastore
-    from hivesink.ports import Metastore
 
 # Adapters are imported where they are made, since tasks import this package and have no Thrift.
 __all__ = ["catalog", "connect", "version"]

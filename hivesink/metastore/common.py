@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hivesink.config.formats import FORMATS, SUPPORTED, format_name
 from hivesink.core.log import PROPERTY
@@ -19,12 +20,7 @@ from hivesink.errors import (
     TypeTextInvalid,
     Unsupported,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from hivesink.ports import LiveTable
-
+from hivesink.ports import LiveTable
 
 Key = TypeVar("Key")
 FLAG = "COLUMN_STATS_ACCURATE"

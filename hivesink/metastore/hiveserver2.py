@@ -6,9 +6,10 @@ anything is published.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hivesink import errors
 from hivesink.config.formats import format_name
@@ -19,9 +20,6 @@ from hivesink.hive import BROKEN, REFUSED, Hive, reason
 from hivesink.metastore import common
 from hivesink.metastore.common import Described, Facts, is_trusted, values_of
 from hivesink.ports import LiveTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 SPECS_A_STATEMENT = 500
 ASK_ONE_BY_ONE = 32

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hive_metastore import ttypes
 
@@ -15,12 +16,8 @@ from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec
 from hivesink.metastore import common, thrift_calls
 from hivesink.metastore.common import FLAG, Values, is_trusted, name_of, values_of
+from hivesink.metastore.thrift_connection import Connection
 from hivesink.ports import LiveTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from hivesink.metastore.thrift_connection import Connection
 
 NAMES_A_CALL = 1000
 PARTITIONS_A_CALL = 500

@@ -5,21 +5,18 @@ None of them needs the metastore's transaction, lock or notification tables.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hive_metastore import ttypes
 from thrift.Thrift import TApplicationException
 
 from hivesink.config.formats import FORMATS
+from hivesink.core.partition import NewPartition
 from hivesink.core.table import TableName, TableSpec
 from hivesink.metastore.common import FLAG, Facts, values_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hivesink.core.partition import NewPartition
-    from hivesink.metastore.thrift_connection import Client
+from hivesink.metastore.thrift_connection import Client
 
 KEEP_STATISTICS = ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
 """Without it an alter lists the folder and, for a table, overwrites numFiles and totalSize."""

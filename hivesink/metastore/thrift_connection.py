@@ -13,9 +13,10 @@ import re
 import select
 import socket
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from hive_metastore import ThriftHiveMetastore
@@ -29,9 +30,6 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from hivesink import errors, kerberos
 from hivesink.errors import InvalidOption, LoginFailed, Unsupported
 from hivesink.kerberos.wire import over_kerberos, trusting, verified
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 log = logging.getLogger(__name__)
 

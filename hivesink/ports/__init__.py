@@ -5,22 +5,19 @@ The suites in `tests/contracts/` test every adapter. `ports/rows.py` has those o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
+from datetime import datetime
+from typing import BinaryIO, Protocol, TypeVar
 
+from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import EpochState, Floor
 from hivesink.core.log import PROPERTY, LogView, RootRecord, StagingIntent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from hivesink.core.epoch import Epoch
-    from hivesink.core.lifecycle import EpochState, Floor
-    from hivesink.core.manifest import Manifest, Recorded
-    from hivesink.core.partfile import Finished, InProgress, Pending
-    from hivesink.core.partition import Estimate, LivePartition, NewPartition
-    from hivesink.core.table import TableName, TableSpec
-    from hivesink.ports.rows import Receipts, SchemaStore
+from hivesink.core.manifest import Manifest, Recorded
+from hivesink.core.partfile import Finished, InProgress, Pending
+from hivesink.core.partition import Estimate, LivePartition, NewPartition
+from hivesink.core.table import TableName, TableSpec
+from hivesink.ports.rows import Receipts, SchemaStore
 
 _T = TypeVar("_T")
 _Closed_co = TypeVar("_Closed_co", covariant=True)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hivesink.core.partition import PartitionKey
+from hivesink.core.table import TableSpec
 
+if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
-
-    from hivesink.core.partition import PartitionKey
-    from hivesink.core.table import TableSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import json_path, parse_list
 from hivesink.core.table import Column, Primitive
 from hivesink.decode.csv import Dialect
 from hivesink.decode.json.debezium import node_at
-from hivesink.decode.reader import decoder_of
+from hivesink.decode.reader import OpenSchemas, decoder_of
 from hivesink.decode.values import NUMBER, InvalidValue
 from hivesink.errors import InvalidOption
 from hivesink.sample.infer import infer
 from hivesink.sample.schemas import columns_of, of_connect, of_message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from hivesink.config.options import SinkConfig
-    from hivesink.decode.reader import OpenSchemas
 
 
 class Given(NamedTuple):

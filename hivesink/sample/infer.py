@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from itertools import chain, product
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hivesink.core.column_source import json_path
 from hivesink.core.table import Array, Column, HiveType, Map, Primitive, Struct
 from hivesink.core.time_format import EpochUnit, TextPattern
 from hivesink.decode.values import InvalidValue, TimeRules, date_of, timestamp_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _DEEPEST = 20
 """Levels of nested types; what is deeper is text."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from hivesink.core.table import Array, Column, Decimal, HiveType, Map, Primitive, Struct
 from hivesink.core.time_format import EpochUnit
@@ -11,9 +12,6 @@ from hivesink.decode.avro.schema import DIGITS, Type
 from hivesink.decode.connect import CONNECT, UNITS, VARIABLE, ZONED
 from hivesink.decode.protobuf.columns import NUMBERS
 from hivesink.decode.protobuf.scan import AS_JSON
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _HIVE = {arrow_type(kind): kind for kind in Primitive}
 _AVRO = {"struct": "record", "int8": "int", "int16": "int", "int32": "int", "int64": "long"}

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import PurePosixPath
@@ -14,22 +15,19 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from hivesink.config.site import Site
 from hivesink.core.column_source import PATH, named_file
+from hivesink.core.partfile import Finished
 from hivesink.core.partition import is_hidden, normal, scheme, with_scheme
 from hivesink.errors import InvalidOption
 from hivesink.logs import file_store, store_problems
+from hivesink.ports import FileStore
 from hivesink.sink.task.messages import InputShape
 from hivesink.spark import sources
 from hivesink.spark.session import session_for_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql import Row, SparkSession
-
-    from hivesink.config.site import Site
-    from hivesink.core.partfile import Finished
-    from hivesink.ports import FileStore
 
 _KAFKA = re.compile(r"kafka://(?P<servers>[^/\s]+)/(?P<topic>[A-Za-z0-9._-]+)/?")
 _MOST_FILES = 100

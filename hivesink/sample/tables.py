@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +29,6 @@ from hivesink.sink.task.assign import assigner_for, row_columns
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.route import assign
 from hivesink.spark.input import columns_to_drop
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
 
 ARRIVAL = "arrival"
 RECORD = "timestamp"

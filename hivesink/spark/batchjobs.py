@@ -15,10 +15,12 @@ import os
 import pickle
 import sys
 import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from hashlib import sha256
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ import pyarrow as pa
 
 from hivesink import errors
 from hivesink.config.cache import write_atomically
+from hivesink.config.options import SinkConfig
 from hivesink.config.plugins import modules_for_tasks
 from hivesink.core.column_source import ROW
 from hivesink.core.manifest import Opened, Rows
@@ -35,15 +38,10 @@ from hivesink.sink.task.messages import TaskFailure, TaskPlan, TaskReport
 from hivesink.spark.running import runs_here
 from hivesink.spark.tokens import Tokens
 from hivesink.version import VERSION
+from hivesink.wiring import OpenedWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from importlib.resources.abc import Traversable
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from hivesink.config.options import SinkConfig
-    from hivesink.wiring import OpenedWriter
 
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"

@@ -12,15 +12,12 @@ import json
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
-from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset, canonical
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset, TopicIds, canonical
 from hivesink.errors import CheckpointUnreadable
 from hivesink.storage.fs import Files, delete, join, put_once
-
-if TYPE_CHECKING:
-    from hivesink.core.offsets import TopicIds
 
 VERSION = "v1"
 _COMMITS = (VERSION, "v2")

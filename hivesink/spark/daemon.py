@@ -7,13 +7,10 @@ loads them by itself, which takes more than a second of CPU.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from socket import socket
+from socket import socket
 
 
 def installed_alone(path: list[str]) -> list[str]:

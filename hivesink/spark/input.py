@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hivesink.config.options import CommitTrigger, OnBadRecord, SinkConfig
 from hivesink.core.column_source import BLOCK, PATH, JsonPath, stream_column
+from hivesink.core.epoch import BatchRef
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
+from hivesink.core.table import TableSpec
 from hivesink.errors import InvalidOption, Unsupported, few
 from hivesink.sink.task.assign import classes_columns, row_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
 from hivesink.spark.running import driver_jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
-
-    from hivesink.core.epoch import BatchRef
-    from hivesink.core.table import TableSpec
 
 _RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH, BLOCK}
 """The columns of raw records of Kafka and of files, in lower case."""

@@ -9,27 +9,24 @@ import contextlib
 import logging
 import os
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.offsets import KafkaOffset, NoOffset, SourceOffset, read_between
+from hivesink.core.offsets import KafkaOffset, NoOffset, Partition, SourceOffset, read_between
 from hivesink.core.partition import file_system_of, normal, scheme
 from hivesink.core.reads import Lag
 from hivesink.errors import HiveSinkError, InvalidOption
+from hivesink.sink.commit.writer import WriterSpec
 from hivesink.spark import sources
 from hivesink.spark.running import short_java_error, source_text, streams
 from hivesink.version import VERSION
+from hivesink.wiring import OpenedWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from pyspark.sql import SparkSession
-
-    from hivesink.core.offsets import Partition
-    from hivesink.sink.commit.writer import WriterSpec
-    from hivesink.wiring import OpenedWriter
 
 logger = logging.getLogger("hivesink")
 

@@ -8,6 +8,7 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -17,17 +18,14 @@ from hivesink.config.options import OnStop
 from hivesink.config.parsers import address
 from hivesink.core.metrics import Sample
 from hivesink.core.offsets import ends
+from hivesink.core.progress import Progress
 from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
+from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.running import Questions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from hivesink.core.progress import Progress
-    from hivesink.spark.queryrun import QueryRun
 
 logger = logging.getLogger("hivesink")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,9 @@ from hivesink.core.epoch import BatchId, BatchRef, Epoch, KnownTopics, Place, ju
 from hivesink.core.offsets import SourceOffset, TopicIds, span
 from hivesink.core.table import quoted
 from hivesink.logs import storage_of
+from hivesink.sink.commit.committer import Committer
 from hivesink.sink.task.attempt import check_input
+from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.spark import running
 from hivesink.spark.batchjobs import BatchJobs
 from hivesink.spark.checkpoint import Checkpoint, batch_ref, batch_watermark, next_batch, next_watermark
@@ -24,16 +27,11 @@ from hivesink.spark.input import SourceFiles, input_shape, needed_input
 from hivesink.spark.listeners import GroupCommits
 from hivesink.spark.running import Running, briefly, short_java_error, trigger_interval
 from hivesink.spark.sources import ids_at_start, ids_now
+from hivesink.wiring import OpenedWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-    from hivesink.sink.commit.committer import Committer
-    from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
-    from hivesink.wiring import OpenedWriter
 
 logger = logging.getLogger("hivesink")
 

@@ -6,21 +6,17 @@ Spark runs that batch again, which the sink proves to be a replay, and goes on b
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
+from hivesink.config.site import Site
+from hivesink.core.epoch import BatchRef, LastBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, SourceOffset, chain
 from hivesink.core.partition import normal, scheme
 from hivesink.errors import InvalidOption, Unsupported, appending
 from hivesink.spark.checkpoint import METADATA, TOPICS, VERSION, watermark_millis
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from hivesink.config.site import Site
-    from hivesink.core.epoch import BatchRef, LastBatch
-    from hivesink.storage.fs import Files
+from hivesink.storage.fs import Files
 
 _OF_A_CHECKPOINT = {METADATA, "offsets", "commits", "sources", "state", TOPICS}
 """What a checkpoint has in its folder, but for hidden files."""

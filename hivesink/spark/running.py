@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from hivesink.config.options import SinkConfig
 from hivesink.core.offsets import KafkaOffset, SourceOffset
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.sink.commit.source_clock import InputTraits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from hivesink.config.options import SinkConfig
 
 _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
 """What Spark says between two triggers, never before the first."""

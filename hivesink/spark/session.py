@@ -10,9 +10,11 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hivesink import kerberos
+from hivesink.core.table import HiveType
 from hivesink.core.typetext import known_type
 from hivesink.errors import InvalidOption, SourceUnreachable
 from hivesink.jvm.jars import archive_options
@@ -22,11 +24,7 @@ from hivesink.spark import filemanager
 from hivesink.spark import settings as st
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from hivesink.core.table import HiveType
 
 logger = logging.getLogger("hivesink")
 

@@ -6,8 +6,8 @@ import importlib.metadata
 import os
 import re
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -17,9 +17,6 @@ from hivesink.embedded.metastore import running
 from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector, s3a
 from hivesink.jvm.java import log4j2
 from hivesink.spark.running import runs_here
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 LOCAL = "local[2]"
 SPARK_4 = 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hivesink import wiring
@@ -14,6 +15,7 @@ from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import require_outside
 from hivesink.metastore import connect
+from hivesink.sink.commit.committed import Committed
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.verify import figures
 from hivesink.spark import filemanager, tokens
@@ -24,11 +26,7 @@ from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.running import Running, driver_jvm, trigger_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from hivesink.sink.commit.committed import Committed
 
 logger = logging.getLogger("hivesink")
 

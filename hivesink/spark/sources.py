@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.core.column_source import BLOCK, PATH
-from hivesink.core.offsets import KafkaOffset, SourceOffset, TopicIds
+from hivesink.core.offsets import KafkaOffset, Partition, SourceOffset, TopicIds
 from hivesink.errors import InvalidOption, LoginFailed, SourceUnreachable
 from hivesink.kerberos import failure
 from hivesink.kerberos.tickets import trouble_of_java
 from hivesink.spark.running import driver_jvm, short_java_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from hivesink.core.offsets import Partition
 
 
 logger = logging.getLogger("hivesink")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
 from hivesink import kerberos
+from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, LoginFailed
 from hivesink.kerberos.tickets import Trouble
 from hivesink.spark.running import driver_jvm, short_java_error
@@ -17,11 +19,7 @@ from hivesink.spark.settings import KEYTAB, PRINCIPAL
 from hivesink.storage.hdfs_address import Address, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from pyspark.sql import SparkSession
-
-    from hivesink.config.site import Site
 
 MOST = 3600.0
 """Seconds for which a token is handed out: by default NameNodes end it a day after its issue."""

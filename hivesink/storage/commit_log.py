@@ -8,25 +8,20 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.core import manifest_json
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState
+from hivesink.core.lifecycle import EpochState, Floor
 from hivesink.core.log import LogView, RootRecord, StagingIntent, require_own, require_whole
+from hivesink.core.manifest import Manifest, Recorded
+from hivesink.ports import CommitLog
 from hivesink.storage import log_layout
 from hivesink.storage.fs import Files, delete, drop, join, put_once, read_listed, retry_unknown
 from hivesink.storage.log_layout import Ledger, LogReceipts, LogSchemas, LogSegments
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from hivesink.core.lifecycle import Floor
-    from hivesink.core.manifest import Manifest, Recorded
-    from hivesink.ports import CommitLog
 
 _UID_WAY = "delete that file: the next start takes the uid from the log's newest manifest"
 _ACCEPTED = ".accepted"

@@ -14,17 +14,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from posixpath import split
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from hivesink.ports import FileStore
+from hivesink.ports import FileStore
 
 _T = TypeVar("_T")
 TRIES = 5

@@ -10,10 +10,11 @@ mode before the umask, hdfs-native does not: so the umask applies here only with
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from posixpath import basename, dirname
-from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
+from typing import BinaryIO, TypeVar, cast
 
 from hdfs_native import Client, FileWriter, WriteOptions
 
@@ -24,10 +25,6 @@ from hivesink.storage.hdfs_answers import ABSENT, Failed, Kind
 from hivesink.storage.hdfs_calls import HdfsCalls, shared
 from hivesink.storage.hdfs_files import NewFile, Place, open_whole, servers, stored
 from hivesink.storage.rename_store import RenameFileStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
 
 _T = TypeVar("_T")
 _SHARED = ".hivesink"

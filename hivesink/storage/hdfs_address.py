@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hivesink.errors import Unsupported, unknown_file_system
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 DEFAULT_PORT = 8020
 _ACTIVE_ONLY = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"

@@ -12,9 +12,10 @@ import os
 import random
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hdfs_native import Client
 
@@ -23,9 +24,6 @@ from hivesink.errors import LoginFailed, NotWritable, OutcomeUnknown, StoreUnava
 from hivesink.kerberos.tickets import Trouble
 from hivesink.storage.hdfs_address import Address, accepts, client_properties, nameservices
 from hivesink.storage.hdfs_answers import UNCERTAIN, Failed, Kind, judge
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 _T = TypeVar("_T")
 

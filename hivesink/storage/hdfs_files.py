@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +20,6 @@ from hivesink.storage.hdfs_answers import ABSENT, Failed, Kind
 from hivesink.storage.hdfs_calls import HdfsCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from hdfs_native import Client, FileReader, FileStatus, FileWriter
 
 

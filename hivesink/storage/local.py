@@ -15,15 +15,13 @@ import io
 import os
 import re
 import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from posixpath import dirname
-from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
+from typing import BinaryIO, TypeVar, cast
 
 from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage.fs import TRIES, Entry, FileSystem, Storage, abandon, apart, folder_permission
 from hivesink.storage.rename_store import RenameFileStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _T = TypeVar("_T")
 _BUFFER = 1 << 18

@@ -21,8 +21,9 @@ import contextlib
 import random
 import re
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from hivesink import errors
 from hivesink.core import manifest_json
@@ -31,10 +32,6 @@ from hivesink.core.lifecycle import MARKS, EpochState
 from hivesink.core.log import LogView, StagingIntent
 from hivesink.core.manifest import Recorded, newest
 from hivesink.storage.fs import Entry, Files, abandon, begin, delete, join, put_once, read_listed, retry_unknown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 OVER = "over"
 _OTHERS = 15.0

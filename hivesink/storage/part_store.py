@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from posixpath import basename
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hivesink.core.partfile import Finished, parse_staged
 from hivesink.storage.fs import Files, delete, join
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 _T = TypeVar("_T")
 

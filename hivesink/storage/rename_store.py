@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from posixpath import basename, dirname
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from hivesink import errors
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish, parse_staged
 from hivesink.core.partition import normal
 from hivesink.storage.fs import DOUBTS, TRIES, FileSystem, abandon, begin, join, retry_unknown
 from hivesink.storage.part_store import PartStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
 
 _TAKEN = (
     "something deleted or changed it while it was written, as DROP, TRUNCATE and INSERT OVERWRITE do with hidden files "

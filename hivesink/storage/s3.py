@@ -8,12 +8,13 @@ judged by the object's length and by the part's name in its metadata, which was 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from itertools import chain
 from posixpath import basename
 from secrets import token_hex
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from hivesink import errors
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish
@@ -23,9 +24,6 @@ from hivesink.storage.part_store import PartStore
 from hivesink.storage.s3_checks import check
 from hivesink.storage.s3_client import shared
 from hivesink.storage.s3_objects import MOVED, PART, NewObject, Object, Objects, Place, SentPart, Upload, stored
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 
 class S3FileStore(PartStore):

@@ -7,14 +7,11 @@ import secrets
 import threading
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from hivesink.errors import HiveSinkError, NotWritable, Unsupported
 from hivesink.storage.fs import DOUBTS, join
 from hivesink.storage.part_store import run_parallel
-
-if TYPE_CHECKING:
-    from hivesink.storage.s3_objects import Objects, Place
+from hivesink.storage.s3_objects import Objects, Place
 
 logger = logging.getLogger("hivesink")
 _WRITERS, _ROUNDS = 20, 3

@@ -10,15 +10,13 @@ import random
 import re
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hivesink.errors import InvalidOption, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TRIES = 10
 """With growing pauses: some 20 seconds of throttling, or of a server that is away."""

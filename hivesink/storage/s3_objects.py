@@ -5,20 +5,17 @@ from __future__ import annotations
 import io
 import re
 import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import quote, unquote
 
 from hivesink.core.partfile import PartName, Pending, Stage, parse_staged
 from hivesink.errors import HiveSinkError, StoreUnavailable, Unsupported
 from hivesink.storage.fs import RangedFile
 from hivesink.storage.hdfs_address import quantity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from hivesink.storage.s3_client import Bucket
+from hivesink.storage.s3_client import Bucket
 
 _LOCATION = re.compile(r"s3a://([^/@]+)(/.*)?", re.DOTALL)
 _UPLOAD = re.compile(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -20,6 +20,8 @@ from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
 from sqlglot import ErrorLevel, TokenType, exp
 from sqlglot.errors import SqlglotError
 
+from hivesink.config.site import Site
+from hivesink.core.partfile import Finished
 from hivesink.core.partition import LivePartition, is_hidden, parse_path
 from hivesink.core.table import Char, HiveType, TableName, TableSpec
 from hivesink.core.typetext import known_type
@@ -28,11 +30,7 @@ from hivesink.errors import InvalidOption, NotCovered, Unsupported
 from hivesink.formats import adapter
 from hivesink.logs import storage_of
 from hivesink.metastore import connect
-
-if TYPE_CHECKING:
-    from hivesink.config.site import Site
-    from hivesink.core.partfile import Finished
-    from hivesink.ports import FileStore, LiveTable, Metastore
+from hivesink.ports import FileStore, LiveTable, Metastore
 
 Answer = tuple[Sequence[str], Sequence["HiveType | None"], Sequence[Sequence[Any]]]
 _SETTINGS: dict[str, Any] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}

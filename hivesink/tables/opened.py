@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from hivesink import kerberos, wiring
 from hivesink.config.options import SinkConfig
+from hivesink.config.site import Site
 from hivesink.core.lifecycle import EpochState, replaced_parts
 from hivesink.core.log import require_writer_name
 from hivesink.core.manifest import REPLAYS, Manifest, PartEntry
@@ -18,6 +20,7 @@ from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NotWritable, UnknownTable, Unsupported, folder_gone
 from hivesink.logs import file_store, table_root
 from hivesink.metastore import connect
+from hivesink.ports import CommitLog, LiveTable, Metastore
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import rolling_policy, watermark_policy
@@ -26,13 +29,6 @@ from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.task.events import commit_rule, patterns_of_names
 from hivesink.sink.task.segments import held_back
 from hivesink.wiring import refit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-
-    from hivesink.config.site import Site
-    from hivesink.ports import CommitLog, LiveTable, Metastore
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ They are decoded again into their table by an epoch of a log of its own, so that
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from posixpath import basename
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,18 +25,14 @@ from hivesink.core.table import is_letters, main_table
 from hivesink.formats import adapter
 from hivesink.hiveql.render import declared
 from hivesink.logs import file_store
+from hivesink.ports import CommitLog, FileStore, LiveTable
+from hivesink.ports.rows import RowReader
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.attempt import Letters, Replayed, ReplayRouter, run_replay
 from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.rejects import KEPT, SCHEMA, STREAM, beside_records, columns_of
 from hivesink.tables.opened import OpenedTable, replaced_letters
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from hivesink.ports import CommitLog, FileStore, LiveTable
-    from hivesink.ports.rows import RowReader
 
 _BATCH = 8192
 """Dead letters that are in memory at a time."""

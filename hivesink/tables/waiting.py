@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hivesink.core.partition import PartitionKey, parse_path, partition_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.progress import Policies, count
+from hivesink.core.table import Column
 from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.sink.inspect.facts import LogFollower, PartitionState
 from hivesink.tables.opened import OpenedTable, open_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hivesink.core.table import Column
 
 _FIGURES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|(\d+ days?, )?\d+:\d\d:\d\d|[\d,]+ rows?")
 """What changes in a reason with each batch and each look."""

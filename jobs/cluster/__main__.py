@@ -9,9 +9,9 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hivesink.cli.codes import BY_SIGNAL, code_of
 from hivesink.cli.output import silence
@@ -19,11 +19,7 @@ from hivesink.embedded.server import locked
 from hivesink.errors import HiveSinkError, SourceUnreachable
 from jobs.cluster.cluster import PARTS, Cluster
 from jobs.cluster.kafka import create_topic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from jobs.cluster.server import EmbeddedServer
+from jobs.cluster.server import EmbeddedServer
 
 
 def default_folder() -> Path:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeAlias
 
 from hivesink.jvm.java import write_sites
 from jobs.cluster import kdc, settings
@@ -15,17 +18,11 @@ from jobs.cluster.hive import HiveMetastore, HiveServer2
 from jobs.cluster.kafka import EmbeddedKafka
 from jobs.cluster.kdc import Kdc
 from jobs.cluster.s3 import S3Server
+from jobs.cluster.server import EmbeddedServer
 from jobs.cluster.spark import SparkMaster, SparkWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
-    from types import TracebackType
-    from typing import TypeAlias
-
     from typing_extensions import Self
-
-    from jobs.cluster.server import EmbeddedServer
 
 PARTS: Mapping[str, frozenset[str]] = {
     "hdfs": frozenset({"hdfs"}),

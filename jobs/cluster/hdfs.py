@@ -6,6 +6,7 @@ import getpass
 import os
 import re
 import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,15 +16,12 @@ from hivesink.errors import ServerFailed
 from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import write_sites
 from jobs.cluster import kdc, settings
+from jobs.cluster.kdc import Kdc
 from jobs.cluster.server import EmbeddedServer
 from jobs.cluster.tool import run_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from hdfs_native import Client
-
-    from jobs.cluster.kdc import Kdc
 
 REPORT_SECONDS = 120
 # Only what the daemons log when they are ready, and where.

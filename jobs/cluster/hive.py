@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from hivesink.embedded.metastore import derby_options, derby_site
 from hivesink.embedded.server import HOST, Launch
@@ -11,13 +12,8 @@ from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import OPENS, write_sites
 from jobs.cluster import kdc, settings
 from jobs.cluster.hdfs import client_sites
+from jobs.cluster.s3 import S3Server
 from jobs.cluster.server import NOT_DURABLE, EmbeddedServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from jobs.cluster.s3 import S3Server
 
 GRACE = 2
 """Seconds. At their end the servers wait for clients to leave, which those may never do."""

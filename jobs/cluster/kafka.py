@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
@@ -17,9 +19,6 @@ from jobs.cluster.settings import KAFKA_JARS
 from jobs.cluster.tool import run_once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from confluent_kafka.admin import AdminClient
 
 # Any ID will do: a cluster of one meets no other.

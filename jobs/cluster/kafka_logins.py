@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from hivesink.config.cache import write_atomically
 from hivesink.jvm.java import find_java
 from jobs.cluster.kdc import HOST, REALM, USERS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 PROTOCOL = "SASL_SSL"
 SCRAM = "SCRAM-SHA-512"

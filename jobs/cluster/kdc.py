@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hivesink.config.cache import write_atomically
 from hivesink.embedded.server import Launch, java_command
 from hivesink.jvm.jars import fetch
 from jobs.cluster import settings
 from jobs.cluster.server import EmbeddedServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 REALM = "EXAMPLE.COM"
 HOST = "localhost"

@@ -7,18 +7,15 @@ import json
 import shutil
 import sysconfig
 import time
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hivesink.config.cache import write_atomically
 from hivesink.embedded.server import HOST, Launch, free_port, port_is_free, wait_until
 from hivesink.errors import ServerFailed
 from jobs.cluster.server import EmbeddedServer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 KEYS = {"key": "hivesink", "secret": "hivesink-secret"}
 REGION = "us-east-1"

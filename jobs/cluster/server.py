@@ -7,18 +7,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from hivesink.embedded.metastore import EmbeddedMetastore
-from hivesink.embedded.server import DetachedServer
+from hivesink.embedded.server import DetachedServer, Launch
 from hivesink.errors import NotWritable
 
 if TYPE_CHECKING:
-    from typing import IO
-
     from typing_extensions import Self
 
-    from hivesink.embedded.server import Launch
     from jobs.cluster.kdc import Kdc
 
 GUARD = Path(__file__).with_name("guard.py")

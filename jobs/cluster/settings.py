@@ -6,14 +6,11 @@ module that starts the process (`hdfs.py`, `hive.py`, `spark.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from hivesink.jvm.jars import JarSet
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 HADOOP_VERSION = "3.5.0"
 HIVE_VERSION = "4.0.1"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from hivesink.embedded.server import HOST, Launch
 from hivesink.jvm.jars import all_jars, jar, spark_home
 from hivesink.jvm.java import find_java
 from jobs.cluster import settings
 from jobs.cluster.server import EmbeddedServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 
 class _SparkServer(EmbeddedServer):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from hivesink.embedded.server import tail
 from hivesink.errors import ServerFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 def run_once(name: str, command: Sequence[str], log: Path) -> None:

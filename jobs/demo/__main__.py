@@ -8,6 +8,7 @@ cluster (`cluster.py`), which has the state.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from os import environ
@@ -18,8 +19,10 @@ from typing import TYPE_CHECKING
 from hivesink import HiveSink
 from hivesink.cli.codes import code_of
 from hivesink.config.site import Site
+from hivesink.core.partfile import Finished
 from hivesink.errors import HiveSinkError
 from hivesink.metastore import catalog
+from hivesink.sink.commit.committed import Committed
 from jobs.cluster.kafka import EmbeddedKafka
 from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
 from jobs.demo.cluster import addresses, on_cluster
@@ -28,12 +31,7 @@ from jobs.demo.screen import Screen
 from jobs.demo.services import TABLE, alone, committed, declare_tables, running_metastore, s3_server, spark_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import Row, SparkSession
-
-    from hivesink.core.partfile import Finished
-    from hivesink.sink.commit.committed import Committed
 
 
 def main() -> int:

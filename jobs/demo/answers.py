@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
+from hivesink.config.site import Site
+from hivesink.core.partfile import Finished
 from hivesink.core.partition import normal
 from hivesink.logs import file_store
+from jobs.demo.flights import Flights
+from jobs.demo.screen import Screen
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import TypeAlias
-
-    from hivesink.config.site import Site
-    from hivesink.core.partfile import Finished
-    from jobs.demo.flights import Flights
-    from jobs.demo.screen import Screen
-
-    Ask: TypeAlias = Callable[[str], Sequence[Sequence[Any]]]
+Ask: TypeAlias = Callable[[str], Sequence[Sequence[Any]]]
 
 PARTITION = "/dt="
 

@@ -8,32 +8,27 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from os import environ
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from hivesink.config.site import Site
+from hivesink.core.partfile import Finished
 from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.hive import Hive
 from hivesink.metastore import catalog
 from hivesink.tables.opened import open_table
-from jobs.cluster import Cluster
+from jobs.cluster import Addresses, Cluster
 from jobs.cluster.__main__ import default_folder, start, variables_of
 from jobs.demo import containers
-from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
+from jobs.demo.answers import Ask, finished_files, show_answers, show_files, show_partitions
 from jobs.demo.flights import TOPIC, Flights, KafkaTopic
+from jobs.demo.screen import Screen
 from jobs.demo.services import TABLE, committed, declare_tables
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hivesink.core.partfile import Finished
-    from jobs.cluster import Addresses
-    from jobs.demo.answers import Ask
-    from jobs.demo.screen import Screen
 
 JOB = Path(__file__).parents[1] / "flights.py"
 # Leaves room for another application on the workers.

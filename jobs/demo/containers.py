@@ -6,9 +6,9 @@ only what depends on containers: host names, folders in images, and the images t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from hivesink.embedded.metastore import derby_site
 from jobs.cluster import settings
@@ -16,9 +16,6 @@ from jobs.cluster.cluster import Addresses
 from jobs.cluster.kafka import BROKER, CLUSTER_ID
 from jobs.cluster.s3 import KEYS
 from jobs.cluster.s3 import site as s3_site
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # The nearest image to the PySpark in requirements.lock, which has none; the Python beside it is the same version.
 SPARK_VERSION = "4.2.0"

@@ -7,6 +7,7 @@ continues where it stopped: a file is complete or absent, and a topic's end offs
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +19,6 @@ from hivesink import sources
 from jobs.cluster.kafka import create_topic, end_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from pyspark.sql import DataFrame, SparkSession
 
 MONTHS = range(1, 13)

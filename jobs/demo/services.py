@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
 from os import environ
@@ -11,22 +12,18 @@ from typing import TYPE_CHECKING
 from hivesink.config.cache import local_location
 from hivesink.embedded import metastore
 from hivesink.errors import HiveSinkError
-from hivesink.hiveql.apply import apply
+from hivesink.hiveql.apply import Catalog, apply
 from hivesink.hiveql.parse import parse_path
 from hivesink.jvm.java import write_sites
+from hivesink.ports import CommitLog
 from hivesink.spark.session import session
 from hivesink.spark.settings import LOCAL
 from jobs.cluster.s3 import S3Server
 from jobs.cluster.server import OwnMetastore
+from jobs.demo.screen import Screen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
-
-    from hivesink.hiveql.apply import Catalog
-    from hivesink.ports import CommitLog
-    from jobs.demo.screen import Screen
 
 DDL = Path(__file__).parents[2] / "ddl"
 TABLE = "demo.flights"

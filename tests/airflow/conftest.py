@@ -7,18 +7,15 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from hivesink.config.cache import cache_folder
 from hivesink.embedded.server import free_port, locked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 REPOSITORY = Path(__file__).parents[2]
 VERSIONS = ("2.11.2", "3.3.2")

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.embedded.metastore import EmbeddedMetastore
+from tests.airflow.conftest import Airflow
 from tests.docs.pages import ROOT, block, blocks_run_by, commands
 from tests.docs.test_recipes import Shell, day
-
-if TYPE_CHECKING:
-    from hivesink.embedded.metastore import EmbeddedMetastore
-    from tests.airflow.conftest import Airflow
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1800)]
 

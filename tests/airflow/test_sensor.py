@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.tables.waiting import PartitionWait
+from tests.airflow.conftest import Airflow
 from tests.integration.stage import wait_until
 from tests.tables import daily
 from tests.tables.daily import Daily
-
-if TYPE_CHECKING:
-    from hivesink.embedded.metastore import EmbeddedMetastore
-    from tests.airflow.conftest import Airflow
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 

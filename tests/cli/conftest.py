@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from hivesink.embedded.metastore import EmbeddedMetastore
 from tests.cli.site import DDL, Capsys, Ingest, hivesink
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 _numbers = count(1)
 

@@ -7,11 +7,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,10 +24,6 @@ from hivesink.metastore.thrift_connection import Connection
 from hivesink.sink.commit.committed import Committed, Deadline
 from hivesink.sink.task.messages import InputShape
 from tests import ingest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 
 DDL = """CREATE TABLE {name} (id BIGINT, note STRING)
 PARTITIONED BY (dt STRING)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -15,9 +15,6 @@ from pyspark.errors import StreamingQueryException as Failed
 from hivesink.cli.codes import translate
 from hivesink.errors import EpochTaken, InvalidOption, MetastoreUnreachable, StoreUnavailable
 from hivesink.spark.running import briefly, short_java_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 JOB = Path("jobs/clicks.py")
 

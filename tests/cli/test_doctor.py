@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from hivesink.embedded.server import free_port
 from hivesink.jvm.java import write_sites
 from tests.cli.site import Capsys, Ingest, hivesink
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def bad(capsys: Capsys, code: int, *arguments: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ import sys
 from contextlib import closing
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink.cli.history import commits_of
@@ -22,8 +23,6 @@ from tests.tables import daily
 from tests.tables.daily import Daily
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -17,13 +18,7 @@ from hivesink.cli.codes import Leaving
 from hivesink.cli.job import main
 from hivesink.cli.run import backoff
 from hivesink.spark import query
-from tests.cli.site import REPOSITORY, command
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from tests.cli.site import Capsys
+from tests.cli.site import REPOSITORY, Capsys, command
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 

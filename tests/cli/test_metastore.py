@@ -7,7 +7,7 @@ import signal
 import sys
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +18,6 @@ from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import DDL, Capsys, hivesink
 from tests.metastore.live import declared
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def create_table(uri: str, folder: Path) -> None:

@@ -7,10 +7,11 @@ import pty
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,9 +27,6 @@ from hivesink.core.typetext import parse_type
 from hivesink.errors import ServerFailed, UnknownTable
 from hivesink.hive import Answer
 from tests.cli.site import Capsys, Ingest, hivesink
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @pytest.mark.parametrize(

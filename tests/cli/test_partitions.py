@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.cli.site import Capsys, alter, hivesink, rename
 from tests.tables import daily
 from tests.tables.daily import Daily
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 DAY = "dt=2024-01-02"
 ONCE = ("--timeout", "1ms")

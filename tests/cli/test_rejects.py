@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -16,11 +17,6 @@ from hivesink.storage.rename_store import RenameFileStore
 from tests.cli.site import Capsys, Ingest, alter, hivesink
 from tests.sink.harness import TABLE
 from tests.tables.replays import World
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 GOOD = [{"id": number, "dt": f"2026-01-0{1 + number % 2}"} for number in range(4)]
 NAME = str(TABLE)

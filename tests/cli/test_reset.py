@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from hivesink.metastore import connect
 from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import Capsys, Ingest, committed, hivesink
 from tests.cli.test_table import Answer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
 

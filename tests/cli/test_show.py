@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,6 @@ from hivesink.cli.show import bar, count_small
 from tests.cli.site import Capsys, Ingest, hivesink
 from tests.tables import daily
 from tests.tables.daily import Daily
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 AT_ONCE = daily.DDL.replace(
     "'sink.rolling-policy.on-epoch'='false',\n  'sink.partition-commit.trigger'='partition-time',\n"

@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hive_metastore.ttypes import FieldSchema
 
 from hivesink.cli import verify
 from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import PartEntry
 from hivesink.core.metrics import METRICS
 from hivesink.core.table import TableName
 from hivesink.errors import Unsupported
 from tests.cli.site import Capsys, Ingest, changed, hivesink
-
-if TYPE_CHECKING:
-    from hivesink.core.manifest import PartEntry
 
 
 def _part(ingest: Ingest, epoch: int) -> PartEntry:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -14,10 +16,6 @@ import pytest
 
 from hivesink.core.table import TableName, field_ids
 from tests.cli.site import Capsys, Ingest, changed, hivesink
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
 IDS = sorted([0, 1, 2, 3] * 3)

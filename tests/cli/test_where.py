@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,10 +18,6 @@ from hivesink.errors import HiveSinkError
 from hivesink.sink.task.messages import InputShape
 from tests.cli.site import Capsys, Ingest, alter, hivesink
 from tests.tables import daily
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 DDL = """CREATE TABLE {name} (id BIGINT, pos BIGINT, part INT)
 PARTITIONED BY (dt STRING)

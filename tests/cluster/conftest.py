@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.config.site import Site
+from jobs.cluster import Cluster
 from tests.cluster.ingest import Addresses, Hive
 from tests.integration.conftest import own_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from jobs.cluster import Cluster
 
 DATABASE = "proofs"
 

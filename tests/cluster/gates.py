@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
@@ -25,15 +26,11 @@ from hivesink.jvm.jars import fetch, kafka_connector
 from hivesink.jvm.java import find_java
 from hivesink.logs import table_root
 from hivesink.metastore import connect
+from hivesink.ports import CommitLog
+from jobs.cluster import Cluster
 from tests.cli.site import REPOSITORY, command
 from tests.cluster.target import DATABASE, Feed, Target
 from tests.secure.site import environment_of, site_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from hivesink.ports import CommitLog
-    from jobs.cluster import Cluster
 
 JOB = Path(__file__).with_name("gated_job.py")
 GONE = suppress(psutil.NoSuchProcess)

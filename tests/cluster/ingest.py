@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyhive import hive
 
+from hivesink.config.site import Site
 from tests.ingest import Ingest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hivesink.config.site import Site
-
 
 FROM_STATISTICS = {"hive.compute.query.using.stats": "true"}
 BY_SCAN = {"hive.compute.query.using.stats": "false"}

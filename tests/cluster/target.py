@@ -7,8 +7,9 @@ import json
 import random
 import secrets
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,15 +18,11 @@ from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
 from hivesink.metastore.thrift_connection import Connection
+from jobs.cluster import Cluster
 from jobs.cluster.hdfs import make_folders
 from jobs.cluster.kafka import create_topic
 from jobs.cluster.kdc import SERVICES
 from tests.secure.site import kdc_of, site_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from jobs.cluster import Cluster
 
 ROWS_A_DAY = 400
 SCHEMA = pa.schema([("id", pa.int64()), ("pad", pa.string()), ("dt", pa.string())])

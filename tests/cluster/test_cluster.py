@@ -4,9 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -17,10 +17,6 @@ from hivesink.jvm.java import find_java
 from jobs.cluster import Cluster
 from jobs.cluster.__main__ import main, start
 from tests.cli import site
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 SPARK = {"spark-master", "spark-worker-1", "spark-worker-2"}
 """The servers that a test starts which needs them."""

@@ -6,20 +6,17 @@ import json
 import platform
 import re
 import time
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
 from hivesink.config.site import Site
 from hivesink.logs import storage_of
+from jobs.cluster import Cluster
 from tests.cli.site import command, hivesink
+from tests.cluster.conftest import Place
 from tests.cluster.gates import master_of
-
-if TYPE_CHECKING:
-    from jobs.cluster import Cluster
-    from tests.cluster.conftest import Place
-    from tests.cluster.ingest import Addresses, Hive
+from tests.cluster.ingest import Addresses, Hive
 
 
 # Executors take two servers and a session of their own.

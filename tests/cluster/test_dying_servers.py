@@ -6,8 +6,10 @@ one has executors.
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
 import pytest
@@ -16,16 +18,10 @@ from hivesink.config.site import Site
 from hivesink.metastore import connect
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_calls import WINDOW
+from jobs.cluster import Cluster
 from tests.cluster.gates import GONE, Kills, Stage, local, on_cluster
+from tests.cluster.ingest import Addresses
 from tests.cluster.target import DATABASE, Feed, Target, own, rows
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from jobs.cluster import Cluster
-    from tests.cluster.ingest import Addresses
 
 pytestmark = pytest.mark.spark
 

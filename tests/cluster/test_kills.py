@@ -6,21 +6,17 @@ HDFS given back. The log then proves where it died.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from itertools import cycle, islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from jobs.cluster import Cluster
 from tests.cluster.gates import ROLLING, Kills, Stage, local, on_cluster
 from tests.cluster.target import Feed, Target, own
 from tests.cluster.yarn import on_yarn
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from jobs.cluster import Cluster
 
 # In each run, tests/cluster/test_dying_servers.py has a kill in the tasks, and tests/crash deaths at each step.
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2400)]

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from hivesink.core.partition import NewPartition
+from tests.cluster.conftest import Place
 from tests.cluster.ingest import BY_SCAN, FROM_STATISTICS, Addresses, Hive
 from tests.cluster.wire import Traffic, Wire
+from tests.ingest import Ingest
 from tests.integration.stage import once
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from tests.cluster.conftest import Place
-    from tests.ingest import Ingest
 
 FEW, MANY = 20, 200
 TOUCHED = 10

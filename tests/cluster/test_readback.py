@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,18 +21,12 @@ from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.jvm.java import find_java
 from hivesink.metastore.hiveserver2 import literal
+from jobs.cluster import Cluster
 from tests.cli.site import command, hivesink
-from tests.cluster.conftest import of_cluster
-from tests.cluster.ingest import Addresses
+from tests.cluster.conftest import Place, of_cluster
+from tests.cluster.ingest import Addresses, Hive
 from tests.integration.everytype import BEFORE, CLOCKS, EVERYTHING, FILTERED, Typed, held
 from tests.metastore.live import NOSASL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from jobs.cluster import Cluster
-    from tests.cluster.conftest import Place
-    from tests.cluster.ingest import Hive
 
 DAYS = ("2024-01-01", "2024-01-02")
 ODD = [

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from hivesink.config.site import Site
+from hivesink.core.manifest import Manifest
+from jobs.cluster import Cluster
+from jobs.cluster.s3 import S3Server
 from tests.cluster.conftest import Place
 from tests.cluster.ingest import Addresses, Hive
 from tests.hive3.servers import Hive3Metastore, Hive3Server
+from tests.ingest import Ingest
 from tests.integration.stage import once, once_after
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from hivesink.core.manifest import Manifest
-    from jobs.cluster import Cluster
-    from jobs.cluster.s3 import S3Server
-    from tests.ingest import Ingest
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 FIRST = f"dt = '{DAYS[0]}'"

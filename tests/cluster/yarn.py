@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
 from hivesink.embedded.server import HOST, Launch, free_port, java_command
 from hivesink.jvm.jars import JarSet, all_jars, fetch
 from hivesink.jvm.java import find_java, write_sites
-from jobs.cluster import kdc
+from jobs.cluster import Cluster, kdc
 from jobs.cluster.hdfs import log4j1
 from jobs.cluster.server import EmbeddedServer
 from jobs.cluster.settings import HDFS_SECURE_JARS, KDC_JARS
 from tests.cluster.gates import driver
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from jobs.cluster import Cluster
 
 JARS = JarSet.listed(Path(__file__).with_name("yarn-3.5.0.txt"))
 _YARN = "org.apache.hadoop.yarn.server"

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from hivesink.config.cache import cache_folder, kept, made_once, state_folder
 from hivesink.errors import NotWritable
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_state_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

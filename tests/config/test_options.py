@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,6 @@ from hivesink.config.plugins import modules_for_tasks
 from hivesink.core.table import Array, Column, Primitive, SortKey, TableName, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.sink.commit.writer import require_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 INTERVAL, DELAY = "sink.rolling-policy.check-interval", "sink.registration.max-delay"
 SUCCESS_FILE, POLICIES = "sink.partition-commit.success-file.name", "sink.partition-commit.policy.kind"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,9 +15,6 @@ from hivesink.config.site import Site
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
 import pytest
 
 from hivesink.config.site import NO_SITE
 from hivesink.logs import storage_of
+from hivesink.storage.fs import Files, FileSystem
 from tests.contracts.storages import PLACES, WITH_RENAME
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hivesink.storage.fs import Files, FileSystem
 
 
 @pytest.fixture(params=WITH_RENAME)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from hivesink.storage import hdfs
 from hivesink.storage.fs import Storage
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.storage.s3 import S3Files, S3FileStore
-from jobs.cluster import settings
+from jobs.cluster import Cluster, settings
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.s3 import MemoryS3, objects_of
 from tests.secure.site import site_of
@@ -20,12 +22,7 @@ from tests.storage.realhdfs import hdfs_folder
 from tests.storage.reals3 import s3_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     import pytest
-
-    from jobs.cluster import Cluster
 
 
 def made_up(request: pytest.FixtureRequest, storage: Storage, place: str = "made+up:/w") -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -26,18 +27,13 @@ from hivesink.errors import (
     StoreUnavailable,
 )
 from hivesink.logs import commit_log
+from hivesink.ports import CommitLog
 from hivesink.storage.commit_log import FileCommitLog
+from hivesink.storage.fs import Entry, Files, FileSystem
 from hivesink.storage.local import LocalFileSystem
 from tests.contracts.manifests import AT, full, small
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, faults
 from tests.inmemory.filesystem import MemoryFileSystem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from hivesink.ports import CommitLog
-    from hivesink.storage.fs import Entry, Files, FileSystem
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +19,7 @@ from hivesink.decode.avro.schema import parse
 from hivesink.decode.protobuf.schema import described, parsed
 from hivesink.decode.reader import DECODERS, RowsReader, decoder_of
 from hivesink.errors import InvalidOption
-from hivesink.ports.rows import BadRow, DecodedRows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from hivesink.ports.rows import Decoder
+from hivesink.ports.rows import BadRow, DecodedRows, Decoder
 
 NAMED = {"sink.value.protobuf.message-name": "R"}
 COLUMNS = [Column("id", Primitive.INT, nullable=False), Column("name", Primitive.STRING)]

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending, parse_staged
 from hivesink.errors import PartLost, StoreUnavailable, TargetTaken
 from hivesink.logs import file_store
+from hivesink.ports import FileStore
 from hivesink.storage.fs import Entry, FileSystem
 from tests.contracts.storages import PLACES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hivesink.ports import FileStore
 
 ROWS = b"rows and rows"
 ODD = ["dt=2026-01-01--00", "with space=a b", "x=a%3Ab", "name=Zürich", "a=1/b=2", "k=__HIVE_DEFAULT_PARTITION__"]

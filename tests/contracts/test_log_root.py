@@ -5,7 +5,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,11 +12,9 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.log import RootRecord
 from hivesink.errors import LogDamaged, SegmentLost, StoreUnavailable
 from hivesink.logs import commit_log, log_root
+from hivesink.ports import CommitLog, LogRoot, SegmentStore
+from hivesink.storage.fs import Files
 from tests.contracts.manifests import small
-
-if TYPE_CHECKING:
-    from hivesink.ports import CommitLog, LogRoot, SegmentStore
-    from hivesink.storage.fs import Files
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 RECORD = RootRecord("1d", "thrift://a:9083", "demo.flights", "/w/flights")

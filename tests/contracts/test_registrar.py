@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,13 +20,8 @@ from hivesink.errors import (
     UnknownTable,
     Unsupported,
 )
+from hivesink.ports import LiveTable
 from tests.metastore.live import DT, KINDS, LiveMetastore, declared, dt, made, new, world_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from hivesink.ports import LiveTable
 
 ODD = [
     "it's",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -35,10 +36,6 @@ from hivesink.storage.rename_store import RenameFileStore
 from hivesink.wiring import ToolsSpec
 from tests.contracts.test_decoder import TabsDecoder
 from tests.sink.task.taskrun import ARRIVAL, ATTEMPT, UID, Run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 DDL = """CREATE TABLE db.t (id INT NOT NULL, name STRING) STORED AS {format} LOCATION '{location}'
 TBLPROPERTIES ('sink.value.format'='tabs', 'sink.rolling-policy.on-epoch'='true', 'sink.on-bad-record'='drop')"""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
@@ -11,12 +11,8 @@ import pytest
 from hivesink.core.partition import Estimate
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import RegistrationFailed
+from hivesink.ports import LiveTable
 from tests.metastore.live import DT, KINDS, LiveMetastore, dt, made, new, world_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hivesink.ports import LiveTable
 
 FLAG = "COLUMN_STATS_ACCURATE"
 

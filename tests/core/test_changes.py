@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -24,9 +24,6 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Commit, Manifest, recorded
 from hivesink.errors import InvalidOption, LogDamaged
 from tests.contracts.manifests import AT, small
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TABLE = "demo.events"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,9 +25,6 @@ from hivesink.core.epoch import (
 )
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset
 from tests.core.tables import cases
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 def files(counter: int, paths: str = "") -> tuple[FilesOffset]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -16,15 +17,10 @@ from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import LogView
 from hivesink.core.manifest import Commit, Manifest, OpenBucket, Opened, PartEntry, Read, Slice
 from hivesink.core.offsets import KafkaOffset, NoOffset, ends
-from hivesink.core.reads import segment_name
+from hivesink.core.reads import Lag, segment_name
 from hivesink.core.rolling import OpenRows
 from hivesink.sink.inspect.facts import LogFacts
 from tests.contracts.manifests import AT, small
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hivesink.core.reads import Lag
 
 TABLE = "demo.events"
 

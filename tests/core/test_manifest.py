@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,9 +22,6 @@ from hivesink.errors import LogDamaged
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.local import LocalFileSystem
 from tests.contracts.manifests import AT, edited, full, small
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FLOOR = Floor(Epoch(7), Rows(21, 6, 5, 4, 3, 3), 9, 2, full().replaces, 11, 12000, {"batch": 5, "roll": 2})

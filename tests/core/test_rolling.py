@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Commit, Manifest, OpenBucket, Opened, PartEntry, Slice
+from hivesink.core.partition import PartitionKey
 from hivesink.core.reads import segment_epoch, segment_name
 from hivesink.core.rolling import (
     SNAPSHOT_EVERY,
@@ -21,9 +22,6 @@ from hivesink.core.rolling import (
     spread,
 )
 from tests.contracts.manifests import AT, small
-
-if TYPE_CHECKING:
-    from hivesink.core.partition import PartitionKey
 
 TABLE = "demo.events"
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)

@@ -10,17 +10,15 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from hivesink.core.table import TableSpec
 from hivesink.errors import HiveSinkError, MetastoreUnreachable, OutcomeUnknown, RegistrationUnknown
+from hivesink.ports import Metastore
 from hivesink.storage.fs import FileSystem
-
-if TYPE_CHECKING:
-    from hivesink.core.table import TableSpec
-    from hivesink.ports import Metastore
 
 
 class Kill(BaseException):

@@ -5,23 +5,31 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from hivesink.cli.recover import describe
+from hivesink.core.actions import Action
+from hivesink.core.lifecycle import Identity
 from hivesink.core.log import default_root
+from hivesink.core.partition import NewPartition
 from hivesink.core.plan import Policy
+from hivesink.core.table import TableName, TableSpec
 from hivesink.errors import HiveSinkError, RegistrationFailed
 from hivesink.metastore.common import is_trusted
+from hivesink.ports import FileStore, LiveTable, Metastore
+from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import ALL, Accepted, Recorder, finish_accepting, forget_waiting, recover
+from hivesink.sink.commit.recovery import ALL, Accepted, Loss, Recorder, finish_accepting, forget_waiting, recover
 from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.inspect.verify import Verdict, find_leftovers, verify
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import FileCommitLog
+from hivesink.storage.fs import Files
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.storage.s3 import S3Files, S3FileStore
 from tests.crash.faults import FaultyFileSystem, FaultyMetastore, Kill, Mode, Plan
@@ -29,18 +37,6 @@ from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.inmemory.s3 import MemoryS3, objects_of
 from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Job, Source, measure_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from hivesink.core.actions import Action
-    from hivesink.core.lifecycle import Identity
-    from hivesink.core.partition import NewPartition
-    from hivesink.core.table import TableName, TableSpec
-    from hivesink.ports import FileStore, LiveTable, Metastore
-    from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.commit.recovery import Loss
-    from hivesink.storage.fs import Files
 
 LOG = f"{default_root(LOCATION, TABLE)}/w/1"
 BATCH = 4

@@ -9,20 +9,18 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.errors import HiveSinkError
+from hivesink.ports import Metastore
+from hivesink.storage.fs import FileSystem
 from tests.crash.faults import FaultyMetastore, Kill, Mode, Plan, Stalling, calls_of, faults, modes, sampled
 from tests.crash.site import Choosy, by_hand, on_files, on_metastore
 from tests.sink.harness import LOCATION, TABLE
 from tests.sink.timed import HOURLY, Timed, TimedJob, World, at, place
-
-if TYPE_CHECKING:
-    from hivesink.ports import Metastore
-    from hivesink.storage.fs import FileSystem
 
 ON_EPOCH = {"sink.rolling-policy.on-epoch": "true"}
 AT_ONCE = HOURLY | ON_EPOCH

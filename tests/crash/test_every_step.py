@@ -6,7 +6,8 @@ there; the job is started again, and the table must read as if nothing had happe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 
@@ -17,9 +18,6 @@ from tests.crash.faults import Call, Faulty, FaultyFileSystem, FaultyS3, Mode, P
 from tests.crash.site import BATCH, ROLLING, Site, dies, s3_site
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.sink.harness import TABLE, Source, events
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 WAYS: dict[str, dict[str, str]] = {"on epoch": {}, "rolling": ROLLING}
 

@@ -6,14 +6,17 @@ On HDFS a dead process leaves files open, whose leases nobody gives back. S3 has
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 
 from hivesink.config.site import Site as Hadoop
+from jobs.cluster import Cluster
+from jobs.cluster.s3 import S3Server
 from tests.crash.faults import Call, FaultyFileSystem, FaultyS3
 from tests.crash.site import BATCH, ROLLING, Site, s3_site
 from tests.crash.test_every_step import Case, calls_of_a_run, cases, play
@@ -22,14 +25,8 @@ from tests.sink.harness import Source, events
 from tests.storage.realhdfs import apart
 from tests.storage.reals3 import Bound
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from jobs.cluster import Cluster
-    from jobs.cluster.s3 import S3Server
-
-    # A site of a number of tasks and of batches, with options.
-    Make = Callable[[int, int, dict[str, str]], Site]
+# A site of a number of tasks and of batches, with options.
+Make = Callable[[int, int, dict[str, str]], Site]
 
 
 class Abandoning(FaultyFileSystem):

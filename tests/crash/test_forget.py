@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from hivesink.core.manifest import PartEntry
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import HiveSinkError, PartLost, RegistrationFailed, StoreUnavailable
 from hivesink.sink.commit.observe import load
@@ -20,11 +22,6 @@ from tests.crash.site import LOG, Choosy, Site, forget_rows, on_files
 from tests.crash.test_metastore_faults import EVENTS, SUCCESS
 from tests.sink.commit.test_unfit import PickyJob
 from tests.sink.harness import LOCATION, TABLE, Event, Source, events
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hivesink.core.manifest import PartEntry
 
 DAY = "dt=2024-01-01"
 HOME = f"{LOCATION}/{DAY}"

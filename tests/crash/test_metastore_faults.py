@@ -6,21 +6,17 @@ As in `test_every_step`: a run without faults counts the calls, then each call f
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.table import TableSpec
 from hivesink.errors import HiveSinkError
+from hivesink.sink.commit.committed import Committed
 from tests.crash.faults import FaultyFileSystem, FaultyMetastore, Mode, Plan, Stalling, calls_of, faults, modes, sampled
 from tests.crash.site import PLAIN, ROLLING, Site, Watched, dies, on_files, wakes
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Job, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hivesink.core.table import TableSpec
-    from hivesink.sink.commit.committed import Committed
 
 # Epoch 1 begins two partitions; epoch 2 goes on with one of them and begins a third.
 DAYS = ("dt=a", "dt=b", "dt=c")

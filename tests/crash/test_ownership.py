@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,8 @@ from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import PROPERTY, LogAddress, default_root
 from hivesink.core.table import TableName, TableSpec
+from hivesink.ports import Metastore
+from hivesink.sink.commit.committer import Committer
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import plan_reset, require_free, reset, unknown_uids, verify
 from hivesink.sink.task.messages import InputShape
@@ -31,12 +34,6 @@ from tests.ingest import Ingest, kafka
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from hivesink.ports import Metastore
-    from hivesink.sink.commit.committer import Committer
 
 ROOT = default_root(LOCATION, TABLE)
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
 from posixpath import basename
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -24,10 +24,6 @@ from tests.crash.faults import At, FaultyFileSystem, Kill, Mode, Plan, Stalling,
 from tests.crash.site import by_hand
 from tests.sink.harness import LOCATION, TABLE
 from tests.tables.replays import REJECTED, World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 OVERTAKEN = (ReplayOvertaken, StoreUnavailable)
 """The other replay has decided, or has even deleted what this one reads."""

@@ -6,26 +6,23 @@ What readers may have had is never encoded again: a person says what became of i
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.lifecycle import History, Identity
 from hivesink.core.manifest import REQUEUE, PartEntry
 from hivesink.errors import FencedOut, HiveSinkError, PartLost, RowsHeldBack, StoreUnavailable
 from hivesink.sink.commit import runner
 from hivesink.sink.commit.committer import Committer
+from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
+from hivesink.storage.fs import FileSystem
 from tests.crash.faults import At, Kill, Mode, faults, sampled
 from tests.crash.site import by_hand, forget_rows, on_files
 from tests.crash.test_commit_steps import WAYS, Life
 from tests.sink.harness import LOCATION, TABLE
 from tests.sink.inspect.test_partitions import complete, follower, require_true
 from tests.sink.timed import TimedJob, at, place
-
-if TYPE_CHECKING:
-    from hivesink.core.lifecycle import History, Identity
-    from hivesink.sink.commit.context import CommitContext
-    from hivesink.storage.fs import FileSystem
 
 
 def rolled(life: Life) -> TimedJob:

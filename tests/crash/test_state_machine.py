@@ -9,13 +9,14 @@ from __future__ import annotations
 import copy
 import os
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from hivesink.core.epoch import LastBatch
 from hivesink.errors import (
     CheckpointDiffers,
     EpochTaken,
@@ -32,11 +33,6 @@ from hivesink.sink.inspect.verify import find_leftovers
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling
 from tests.crash.site import Site, Watched, by_count
 from tests.sink.harness import TABLE, Event, Job, Source, position
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hivesink.core.epoch import LastBatch
 
 DAYS = st.sampled_from("abc")
 PLANS = st.builds(Plan, st.integers(1, 160), st.sampled_from(Mode))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,8 +17,11 @@ import pytest
 
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import REQUEUE
+from hivesink.core.table import TableSpec
 from hivesink.errors import PartLost
 from hivesink.sink.commit.observe import load
+from hivesink.sink.task.messages import TaskPlan, TaskReport
+from hivesink.storage.fs import FileSystem
 from tests.crash.faults import At, FaultyFileSystem, Kill, Mode, Stalling, calls_of, faults, sampled
 from tests.crash.site import PLAIN, ROLLING, Site, dies, on_files, wakes
 from tests.crash.test_every_step import WAYS, check
@@ -26,15 +30,9 @@ from tests.crash.test_metastore_faults import DAYS, IDS, new_site, run, start
 from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Job, Source, events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from _pytest.mark import ParameterSet
 
-    from hivesink.core.table import TableSpec
-    from hivesink.sink.task.messages import TaskPlan, TaskReport
-    from hivesink.storage.fs import FileSystem
-
-    Statement = Callable[["Site", str], None]
+Statement = Callable[[Site, str], None]
 
 EVENTS = [Event(number, day) for number, day in enumerate("aabbbbccababcabc")]
 THEIRS = 1000

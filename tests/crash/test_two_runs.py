@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,10 +18,6 @@ from tests.crash.faults import Call, FaultyFileSystem, Kill, Mode, Plan, Stallin
 from tests.crash.site import ROLLING, Site, Watched, dies, on_files, wakes
 from tests.crash.test_metastore_faults import DAYS, EVENTS, SUCCESS, moves
 from tests.sink.harness import TABLE, Event, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 MORE = [Event(number + len(EVENTS), day) for number, day in enumerate("ccaabbbd")]
 ALL = range(len(EVENTS) + len(MORE))

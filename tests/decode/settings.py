@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
@@ -13,11 +14,7 @@ from hivesink.config.options import OnUnknownField, Precision, SinkConfig
 from hivesink.config.parsers import null_texts
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hivesink.ports.rows import DecodedRows
+from hivesink.ports.rows import DecodedRows
 
 UTC, IGNORE = ZoneInfo("UTC"), OnUnknownField.IGNORE
 PLAIN = SinkConfig.parse({})

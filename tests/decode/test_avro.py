@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+from collections.abc import Iterator
 from decimal import Decimal as Number
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from unittest import mock
 from uuid import UUID
 
@@ -17,18 +18,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hivesink.config.options import SinkConfig
-from hivesink.core.table import Array, Column, Map, Primitive, Struct
+from hivesink.core.table import Array, Column, HiveType, Map, Primitive, Struct
 from hivesink.core.typetext import parse_type
 from hivesink.decode.avro import columns as avro_columns
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
 from hivesink.errors import InvalidOption
+from hivesink.ports.rows import DecodedRows
 from tests.decode.settings import Given, declared, with_damage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hivesink.core.table import HiveType
-    from hivesink.ports.rows import DecodedRows
 
 UTC = dt.timezone.utc
 

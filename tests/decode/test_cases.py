@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,10 +22,8 @@ from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.shaped import ShapedDecoder
 from hivesink.decode.values import InvalidValue
 from hivesink.hiveql.parse import parse_ddl
+from hivesink.ports.rows import BadRow, DecodedRows
 from tests.decode.settings import PLAIN
-
-if TYPE_CHECKING:
-    from hivesink.ports.rows import BadRow, DecodedRows
 
 FILE = Path(__file__).parent / "cases/records.txt"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 # ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -15,11 +15,9 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import Header, JsonPath, parse_source
 from hivesink.decode.reader import RowsReader
 from hivesink.errors import InvalidOption
+from hivesink.ports.rows import DecodedRows
 from tests.contracts.test_decoder import Both
 from tests.decode.settings import bad, declared, decoding
-
-if TYPE_CHECKING:
-    from hivesink.ports.rows import DecodedRows
 
 ARRIVAL = datetime(2024, 6, 1, 12, 0, 0, 123456, tzinfo=timezone.utc)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

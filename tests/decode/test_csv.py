@@ -6,7 +6,6 @@ import csv
 import io
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -14,15 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.config.options import SinkConfig
-from hivesink.core.table import Column
+from hivesink.core.table import Column, HiveType
 from hivesink.decode.csv import CsvDecoder
 from hivesink.errors import InvalidOption
 from tests.decode.settings import PLAIN, declared
 from tests.decode.test_cases import cases, told
 from tests.decode.test_fast_agrees import KINDS, OPTIONS, assert_same, values
-
-if TYPE_CHECKING:
-    from hivesink.core.table import HiveType
 
 CASES = cases(Path(__file__).parent / "cases/csv.txt")
 SIGNS = ("field-delimiter", "quote-character", "escape-character", "null-literal")

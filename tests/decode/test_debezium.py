@@ -5,9 +5,10 @@ from __future__ import annotations
 # ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,21 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.config.options import SinkConfig
+from hivesink.core.table import Column
 from hivesink.decode.avro.debezium import DebeziumAvroDecoder
 from hivesink.decode.json import debezium
 from hivesink.decode.json.debezium import DebeziumDecoder
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import InvalidValue
+from hivesink.ports.rows import DecodedRows
 from tests.decode.settings import Given, bad, declared
 from tests.decode.test_avro import written
 from tests.decode.test_fast_agrees import plain, values
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hivesink.core.table import Column
-    from hivesink.ports.rows import DecodedRows
 
 ADA = {
     "id": 1,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,13 +17,9 @@ from hivesink.decode.json.explode import ExplodedDecoder, split, split_exactly
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import InvalidValue
 from hivesink.errors import InvalidOption
+from hivesink.ports.rows import DecodedRows
 from tests.decode.settings import declared
 from tests.decode.test_fast_agrees import objects, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hivesink.ports.rows import DecodedRows
 
 WRAPPED = [
     b'{"Records": [{"id": 1, "at": "2024-03-05T06:07:08Z"}, {"id": 2, "at": "2024-03-05T06:07:09Z"}]}',

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -20,9 +21,6 @@ from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.json.decoder import JsonDecoder, exact_batch
 from hivesink.decode.values import InvalidValue
 from tests.decode.settings import PLAIN, decoding
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 P = Primitive
 TYPES = "decimal(9,2) decimal(38,10) varchar(3) char(3) array<int> map<string,double> map<int,array<string>>"

@@ -8,7 +8,7 @@ import signal
 import sys
 import tracemalloc
 from decimal import Decimal as Number
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pyarrow as pa
@@ -22,10 +22,8 @@ from hivesink.decode.protobuf import scan
 from hivesink.decode.protobuf.decoder import ConfluentProtobufDecoder, ProtobufDecoder
 from hivesink.decode.protobuf.schema import parsed
 from hivesink.errors import InvalidOption, Unsupported
+from hivesink.ports.rows import DecodedRows
 from tests.decode.settings import Given, declared, with_damage
-
-if TYPE_CHECKING:
-    from hivesink.ports.rows import DecodedRows
 
 NEW = """syntax = "proto3"; package p;
 import "google/protobuf/timestamp.proto";

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import PAGES, ROOT, prose
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def anchors(page: Path) -> set[str]:

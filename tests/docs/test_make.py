@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from jobs.cluster import Cluster
 from tests.docs.pages import PAGES, ROOT, block, blocks_run_by, copy_to, make_commands, shell
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 NOT_RUN = {
     "make test": "CI runs it, on a clean checkout",

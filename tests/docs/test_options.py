@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink import HiveSink, session, sources
 from hivesink.config.options import OF_HIVE, OPTIONS
 from hivesink.core.column_source import Metadata
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 API = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
 PAGE = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink import HiveSink
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
 from hivesink.metastore import catalog
@@ -14,11 +16,7 @@ from tests.docs.pages import ROOT, Block, blocks_run_by
 from tests.integration.stage import Topic
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 
 def run(one: Block, **names: object) -> dict[str, Any]:

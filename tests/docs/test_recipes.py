@@ -11,7 +11,6 @@ import sys
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
@@ -22,13 +21,11 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.reader import RowsReader
+from hivesink.embedded.metastore import EmbeddedMetastore
 from tests.cli.site import Ingest
 from tests.decode.test_debezium import ADA, PEOPLE_FIELDS, event, texts, with_schema
 from tests.docs.pages import ROOT, block
 from tests.integration.stage import Topic
-
-if TYPE_CHECKING:
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 PAGE = "docs/recipes.md"
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from hivesink.cli.command import app
+from hivesink.embedded.metastore import EmbeddedMetastore
 from tests.cli.site import hivesink
 from tests.docs.pages import PAGES, ROOT, Block, block, blocks, commands
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 BLOCKS = [one for page in PAGES for one in blocks(page)]
 SQL = [one for one in BLOCKS if one.language == "sql" and one.note is None]

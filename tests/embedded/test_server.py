@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +16,6 @@ from hivesink.embedded import metastore
 from hivesink.embedded.server import HOST, RECORD, Launch, identity_of, port_is_free, wait_until
 from hivesink.errors import NotWritable, ServerFailed
 from jobs.cluster.server import EmbeddedServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LISTEN = """
 import os, socket, sys, time

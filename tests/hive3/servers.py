@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hivesink.config.cache import made_once
+from hivesink.embedded.server import Launch
 from hivesink.jvm.jars import JarSet, all_jars, fetch
 from hivesink.jvm.java import find_java
 from jobs.cluster.hive import HiveMetastore, HiveServer2
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hivesink.embedded.server import Launch
 
 _HERE = Path(__file__).parent
 # Of what org.apache.hive:hive-service and hive-standalone-metastore ask for: Hadoop is 3.3.6, which runs on Java 17.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +12,6 @@ from hivesink.core.partition import normal
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import DdlInvalid, TableReplaced
 from hivesink.hiveql.apply import Plan, apply, plan_all
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 A = TableSpec(
     TableName("demo", "a"),

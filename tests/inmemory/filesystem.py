@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import io
 import threading
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Sequence
+from typing import BinaryIO
 
 from hivesink.storage.fs import Entry, FileSystem
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class _Node:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from hivesink.config.formats import FORMATS, format_name
 from hivesink.core.log import PROPERTY
 from hivesink.core.partition import Estimate, LivePartition, NewPartition, partition_path
+from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore.common import (
     FLAG,
@@ -22,11 +23,6 @@ from hivesink.metastore.common import (
     values_of,
 )
 from hivesink.ports import LiveTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from hivesink.core.table import Column, TableName, TableSpec
 
 LONGEST_NAME = 767
 """As Derby has it, which also ignores blanks at the end of a name."""

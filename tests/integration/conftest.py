@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.embedded.metastore import EmbeddedMetastore
 from tests.integration.stage import Stage, Topic
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 LONGEST = 90
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
@@ -20,16 +22,12 @@ from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog, connect
 from hivesink.sink.inspect.verify import verify
+from hivesink.spark.query import HiveQuery
 from jobs.cluster.kafka import admin_client, create_topic, end_offsets
 from tests.ingest import Wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from hivesink.spark.query import HiveQuery
 
 AVAILABLE_NOW = {"availableNow": True}
 HIVE_READER = "spark.sql.hive.convertMetastoreParquet"

@@ -7,10 +7,12 @@ import json
 import os
 import runpy
 import tarfile
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from decimal import Decimal
 from hashlib import sha1
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import fastavro
@@ -31,12 +33,7 @@ from hivesink.tables.rejects import DeadLetters, Replay
 from jobs.cluster.server import EmbeddedServer
 from tests.decode.test_avro import written
 from tests.decode.test_debezium import EVENTS, IN_AVRO, SEEN, ZONE, envelope, in_avro
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.integration.stage import Stage, Topic
+from tests.integration.stage import Stage, Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 URL = "sink.value.avro-confluent.url"

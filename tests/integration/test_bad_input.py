@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import HiveSink, errors, sources
+from hivesink.sink.commit.committed import Committed
 from hivesink.sink.commit.committer import Committer
+from hivesink.sink.commit.runner import PlanRunner
 from jobs.cluster.kafka import end_offsets
 from tests.integration.stage import ON_EPOCH, Stage, Topic, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from hivesink.sink.commit.committed import Committed
-    from hivesink.sink.commit.runner import PlanRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 OPTIONS = ON_EPOCH

@@ -6,7 +6,9 @@ import json
 import re
 import runpy
 import sys
+from collections.abc import Iterator
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,21 +16,16 @@ import pytest
 from hivesink.core.column_source import named_file
 from hivesink.errors import InvalidOption
 from hivesink.sample.source import TopicSource, sample_topic
+from hivesink.sink.commit.committed import Committed
 from hivesink.spark import sources
 from hivesink.tables.opened import open_table
 from hivesink.tables.rejects import DeadLetters, Replay
 from tests.cli.site import hivesink
 from tests.decode.test_explode import WRAPPED
-from tests.integration.stage import ON_EPOCH
+from tests.integration.stage import ON_EPOCH, Stage, Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
-
-    from hivesink.sink.commit.committed import Committed
-    from tests.integration.stage import Stage, Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,9 +22,6 @@ from jobs.cluster.server import EmbeddedServer
 from tests.integration.stage import Stage, table_ddl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 # Four servers, which no other test needs.

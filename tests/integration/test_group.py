@@ -9,15 +9,12 @@ import subprocess
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.integration.stage import Stage, Topic, wait_until
 from tests.integration.test_metastore_down import group_offsets
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(1200)]
 JOB = """

@@ -8,31 +8,29 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import cycle, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink.config.site import Site
 from hivesink.core.table import TableName
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.logs import table_root
 from hivesink.metastore import catalog, connect
+from hivesink.ports import CommitLog
 from tests.cli.site import Capsys, hivesink
 from tests.cluster.gates import ROLLING, WRITER, Gates, Kills, local
 from tests.integration.stage import ON_EPOCH, hive_reader
 from tests.integration.test_state import STORES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
-    from hivesink.ports import CommitLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 ROWS_A_BATCH = 200

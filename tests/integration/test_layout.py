@@ -6,26 +6,24 @@ Hive never answers from those figures, nor from a user's own while a job runs.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from hivesink.core.table import TableName
+from hivesink.sink.commit.committed import Committed
 from tests.integration.stage import ON_EPOCH, Stage, Topic
 from tests.metastore.live import OverThrift
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
-
-    from hivesink.sink.commit.committed import Committed
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 

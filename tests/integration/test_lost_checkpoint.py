@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from hivesink import errors, sources
+from hivesink.sink.commit.committed import Committed
 from tests.integration.stage import ON_EPOCH, Stage, Topic, wait_until, wrap
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from hivesink.sink.commit.committed import Committed
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 OPTIONS = ON_EPOCH

@@ -9,6 +9,7 @@ import re
 import socket
 import time
 import urllib.request
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +25,6 @@ from tests.cluster.wire import Wire
 from tests.integration.stage import ON_EPOCH, Stage, Topic, wait_until, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark

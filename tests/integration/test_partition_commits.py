@@ -15,13 +15,12 @@ from hivesink import Progress
 from hivesink.core.manifest import Recorded, newest, recorded
 from hivesink.errors import BadRecord
 from hivesink.logs import commit_log
+from hivesink.sink.commit.committed import Committed
 from hivesink.spark.query import progress_of_all
 from tests.integration.stage import ON_EPOCH, Stage, Topic, die, event, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from hivesink.sink.commit.committed import Committed
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 

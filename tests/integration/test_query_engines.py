@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from hivesink.cli.query import _report
 from hivesink.config.formats import FORMATS
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import NO_SITE
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.errors import NotCovered
 from hivesink.formats import adapter
 from hivesink.hive import Answer
@@ -25,11 +27,7 @@ from hivesink.tables.duck import ask
 from tests.integration.everytype import CLOCKS, EVERYTHING, held
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 pytestmark = pytest.mark.spark
 

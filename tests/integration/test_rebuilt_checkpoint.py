@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from hivesink import errors
+from hivesink.sink.commit.committed import Committed
 from tests.cli.site import Said, hivesink
 from tests.integration.stage import ON_EPOCH, Stage, Topic, once_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame
-
-    from hivesink.sink.commit.committed import Committed
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.main_path]
 OPTIONS = ON_EPOCH

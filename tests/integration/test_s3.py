@@ -7,10 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -20,6 +21,7 @@ from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.jvm.jars import fetch, s3a
 from hivesink.metastore import catalog
+from jobs.cluster.s3 import S3Server
 from tests.cli.site import Capsys, hivesink
 from tests.cluster.gates import ROLLING, Kills
 from tests.docs.pages import ROOT, block, shell
@@ -32,11 +34,6 @@ from tests.integration.test_kills import (
     day,
     write_files,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from jobs.cluster.s3 import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 KILLS = 30

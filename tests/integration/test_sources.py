@@ -7,6 +7,7 @@ import gzip
 import json
 import logging
 import os
+from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,15 +17,12 @@ import pyspark
 import pytest
 
 from hivesink import HiveSink, errors, sources
+from hivesink.core.epoch import BatchRef
+from hivesink.sink.commit.committed import Committed
 from tests.integration.stage import ON_EPOCH, Stage, Topic, die, event, once, once_after, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame
-
-    from hivesink.core.epoch import BatchRef
-    from hivesink.sink.commit.committed import Committed
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 OPTIONS = ON_EPOCH

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hivesink.core.manifest import Manifest
 from hivesink.errors import SourceFilesMissing
+from hivesink.sink.commit.committed import Committed
 from tests.integration.stage import Stage, die, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from hivesink.core.manifest import Manifest
-    from hivesink.sink.commit.committed import Committed
 
 pytestmark = pytest.mark.spark
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,10 +15,6 @@ from hivesink.core.log import PROPERTY
 from hivesink.metastore import connect
 from tests.cli.site import hivesink
 from tests.integration.stage import ON_EPOCH, Stage, hive_reader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 pytestmark = pytest.mark.spark
 

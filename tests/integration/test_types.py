@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal as Number
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from hivesink.config.formats import FORMATS
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_type
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.hiveql.apply import is_safe
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.local import LocalFileSystem
@@ -24,11 +26,6 @@ from hivesink.storage.rename_store import RenameFileStore
 from tests.integration.everytype import BEFORE, CLOCKS, EVERYTHING, FILTERED, GAPS, exists, held, shown
 from tests.integration.readback import in_zone
 from tests.sink.task.taskrun import Run, publish
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 pytestmark = pytest.mark.spark
 

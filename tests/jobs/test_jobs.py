@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
 from hivesink.metastore import catalog
@@ -17,8 +18,6 @@ from tests.integration.stage import Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 ROOT = Path(__file__).parents[2]
 

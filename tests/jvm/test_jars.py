@@ -5,7 +5,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha1
-from typing import TYPE_CHECKING
+from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
@@ -13,9 +13,6 @@ import pytest
 from hivesink.errors import SourceUnreachable
 from hivesink.jvm.jars import JarSet, fetch, kafka_connector, s3a
 from jobs.cluster.settings import HDFS_JARS, HIVE_JARS, HIVE_S3A_JARS, KAFKA_JARS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SMALL = JarSet("small", ("org.jspecify:jspecify:1.0.0", "org.slf4j:slf4j-simple:1.7.36"))
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import importlib.util
 import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,11 +12,7 @@ from hivesink.errors import JavaFailed
 from hivesink.jvm import java
 from hivesink.jvm.java import find_java
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    Look = Callable[[Path | str, Path | str], java.Java]
+Look = Callable[[Path | str, Path | str], java.Java]
 
 
 @pytest.fixture(autouse=True)

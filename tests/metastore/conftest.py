@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from hivesink.ports import LiveTable
 from tests.metastore.live import DT, OverThrift, made
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hivesink.ports import LiveTable
 
 
 @pytest.fixture

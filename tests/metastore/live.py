@@ -6,7 +6,9 @@ import itertools
 import secrets
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hive_metastore import ThriftHiveMetastore, ttypes
@@ -20,17 +22,13 @@ from hivesink.metastore.hiveserver2 import HiveServer2Metastore
 from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_calls import KEEP_STATISTICS
 from hivesink.metastore.thrift_connection import Connection
+from hivesink.ports import LiveTable, Metastore
+from jobs.cluster.hive import HiveServer2
 from tests.inmemory.metastore import MemoryMetastore
 from tests.secure.site import site_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
     import pytest
-
-    from hivesink.ports import LiveTable, Metastore
-    from jobs.cluster.hive import HiveServer2
 
 _RUN = secrets.token_hex(3)
 _NUMBERS = itertools.count()

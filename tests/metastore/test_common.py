@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +11,6 @@ from hivesink.config.formats import FORMATS
 from hivesink.core.table import TableName
 from hivesink.errors import MetastoreUnreachable, NotWritable, RegistrationFailed, Unsupported, unanswered
 from hivesink.metastore.common import FLAG, Facts, change_all, is_trusted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 GOOD = Facts(
     name=TableName("d", "t"),

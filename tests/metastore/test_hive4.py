@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hive_metastore import ttypes
@@ -21,10 +23,6 @@ from hivesink.metastore.thrift_calls import thrift_table
 from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import Capsys, Said, hivesink
 from tests.metastore.live import DT, NOSASL, OverThrift, declared, dt, hiveserver2_of, metastore_of, new
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ACID = ["HIVEFULLACIDREAD", "HIVEFULLACIDWRITE", "HIVEMANAGEDINSERTREAD", "HIVEMANAGEDINSERTWRITE"]
 

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hive_metastore import ttypes
 
 from hivesink.core.partition import Estimate, NewPartition
 from hivesink.core.table import Column, Decimal, Map, Primitive, Struct, TableName
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.errors import NotWritable, RegistrationFailed, TableReplaced, UnknownTable, Unsupported
 from hivesink.metastore import catalog, thrift, thrift_calls
 from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
+from hivesink.ports import LiveTable
 from tests.metastore.live import DT, OverThrift, counted, declared, dt, made, metastore_of, new
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Iterator
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
-    from hivesink.ports import LiveTable
 
 
 @pytest.fixture(params=["2.3", "4.0.1"])

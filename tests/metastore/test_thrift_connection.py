@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hive_metastore import ThriftHiveMetastore
@@ -20,6 +22,7 @@ from thrift.transport.TTransport import TBufferedTransportFactory
 from hivesink import kerberos
 from hivesink.config.site import Site
 from hivesink.core.table import TableName
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.embedded.server import free_port
 from hivesink.errors import (
     HiveSinkError,
@@ -34,14 +37,8 @@ from hivesink.kerberos.tickets import Trouble
 from hivesink.metastore import catalog, connect
 from hivesink.metastore.thrift_calls import states
 from hivesink.metastore.thrift_connection import Connection, login
+from hivesink.ports import LiveTable, Metastore
 from tests.metastore.live import DT, OverThrift, counted, declared, dt, metastore_of, new
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
-    from hivesink.ports import LiveTable, Metastore
 
 
 class Listening:

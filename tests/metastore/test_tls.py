@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from hivesink import hive
 from hivesink.config.site import Site
+from hivesink.embedded.metastore import EmbeddedMetastore
+from hivesink.embedded.server import Launch
 from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable
 from hivesink.jvm.java import find_java
 from hivesink.metastore import version
 from jobs.cluster.hive import HiveMetastore, HiveServer2
 from tests.hive3.servers import Hive3Server
 from tests.metastore.live import DT, OverThrift, dt, made, new
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
-    from hivesink.embedded.server import Launch
 
 PASSWORD = "changeit"  # noqa: S105  Java's usual one
 USE = {"hive.metastore.use.SSL": "true"}

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import base64
 import struct
-from typing import TYPE_CHECKING
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import psutil
 
+from jobs.cluster import Cluster
 from tests.cluster.gates import GONE
 from tests.secure.site import kdc_of
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from jobs.cluster import Cluster
 
 
 def events_in(folder: Path) -> dict[str, str]:

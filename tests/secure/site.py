@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from hivesink.config.site import Site
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from jobs.cluster import Cluster
-    from jobs.cluster.kdc import Kdc
+from jobs.cluster import Cluster
+from jobs.cluster.kdc import Kdc
 
 
 def kdc_of(cluster: Cluster) -> Kdc:

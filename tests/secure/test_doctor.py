@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hivesink.config.site import Site
 from hivesink.logs import storage_of
+from jobs.cluster import Cluster
 from tests.cli.site import Capsys, command, hivesink
 from tests.cluster.target import Target, open_database, own
 from tests.secure.site import environment_of, login_of, site_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
-
-    from jobs.cluster import Cluster
 
 CLOCK = """
 #include <sys/syscall.h>

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,18 +15,14 @@ from hivesink.cli.codes import code_of
 from hivesink.errors import HiveSinkError
 from hivesink.sample.source import sample_topic
 from hivesink.spark.running import driver_jvm
+from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka, create_topic, write_properties
 from jobs.cluster.kafka_logins import SCRAM, KafkaLogins
 from tests.secure.site import kdc_of
 from tests.secure.test_logins import without_kdc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from jobs.cluster import Cluster
 
 KRB5, TOPIC = "java.security.krb5.conf", "behind_tls"
 UNTRUSTED = {"ssl.truststore.location": "", "ssl.truststore.password": ""}

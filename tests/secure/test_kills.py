@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +17,9 @@ from hivesink.embedded.server import wait_until
 from hivesink.hive import Hive
 from hivesink.logs import table_root
 from hivesink.metastore import connect as registrar
+from hivesink.ports import CommitLog
 from hivesink.spark.settings import KEYTAB, PRINCIPAL
+from jobs.cluster import Cluster
 from jobs.cluster.kafka import write_properties
 from jobs.demo.flights import Flights, KafkaTopic
 from tests.cli.site import REPOSITORY
@@ -25,12 +27,6 @@ from tests.cluster.gates import LONGEST, Kills, Stage, kill_all, local
 from tests.cluster.target import Feed, Target, open_database, own
 from tests.secure.secrecy import events_in, processes, require_secret
 from tests.secure.site import environment_of, kdc_of, site_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hivesink.ports import CommitLog
-    from jobs.cluster import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2400)]
 BATCH = 400

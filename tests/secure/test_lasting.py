@@ -5,25 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from hivesink.spark.settings import KEYTAB, PRINCIPAL
+from jobs.cluster import Cluster
+from jobs.cluster.kdc import Kdc
 from tests.cluster.gates import LONGEST, Stage, local, on_cluster
 from tests.cluster.target import Feed, Target, open_database, own
 from tests.secure.secrecy import events_in, keys_of, processes, require_secret
 from tests.secure.site import kdc_of, login_of
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from jobs.cluster import Cluster
-    from jobs.cluster.kdc import Kdc
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
 SECONDS = 60

@@ -9,8 +9,10 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from thrift.transport.TSocket import TSocket
@@ -30,11 +32,6 @@ from jobs.cluster.settings import TEMPORARY
 from tests.metastore.live import declared
 from tests.secure.site import kdc_of, login_of, site_of
 from tests.storage.realhdfs import apart
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
 
 REALM, PRINCIPAL_OF = f"@{kdc.REALM}", "hive.metastore.kerberos.principal"
 

@@ -6,25 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.config.cache import cache_folder
 from hivesink.jvm.jars import spark_home
 from hivesink.jvm.java import find_java
+from jobs.cluster import Cluster
 from tests.cluster.gates import LONGEST
 from tests.cluster.target import DATABASE, Target, open_database, own, record
 from tests.cluster.yarn import on_yarn
 from tests.docs.pages import ROOT, blocks_run_by
 from tests.secure.site import kdc_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from jobs.cluster import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
 ROWS = 300

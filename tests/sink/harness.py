@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -14,9 +15,13 @@ import pyarrow as pa
 from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import BatchId, BatchRef, Epoch
 from hivesink.core.lifecycle import Identity
+from hivesink.core.manifest import Opened
 from hivesink.core.offsets import KafkaOffset, NoOffset
+from hivesink.core.partition import PartitionKey
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.ports import CommitLog, FileStore, Metastore
 from hivesink.ports.rows import BadRow, DecodedRows, FileContent
+from hivesink.sink.commit.committed import Committed
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.writer import WriterSpec
@@ -24,14 +29,7 @@ from hivesink.sink.task.attempt import run_encoding, run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport, TaskTools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     import pyarrow.dataset as ds
-
-    from hivesink.core.manifest import Opened
-    from hivesink.core.partition import PartitionKey
-    from hivesink.ports import CommitLog, FileStore, Metastore
-    from hivesink.sink.commit.committed import Committed
 
 TABLE = TableName("demo", "events")
 LOCATION = "/warehouse/demo.db/events"

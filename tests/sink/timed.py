@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from hivesink.core.epoch import BatchRef
 from hivesink.core.manifest import Recorded, newest, recorded
+from hivesink.core.partition_commit import Watermark
+from hivesink.ports import Metastore
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from tests.crash.site import Site
 from tests.sink.harness import LOCATION, TABLE, Event, Job, Rows, Source, readable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from hivesink.core.epoch import BatchRef
-    from hivesink.core.partition_commit import Watermark
-    from hivesink.ports import Metastore
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("dt", pa.string()), ("at", pa.timestamp("us")), ("topic", pa.string()), ("p", pa.int32())]

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -21,8 +22,6 @@ from hivesink.jvm import jars
 from hivesink.jvm.jars import fetch, kafka_connector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import pyarrow as pa
 
 SETTINGS = {

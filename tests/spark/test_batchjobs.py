@@ -7,7 +7,9 @@ import pickle
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -23,9 +25,6 @@ from hivesink.spark import batchjobs
 from hivesink.spark.batchjobs import A_TASK, BYTES, BYTES_A_TASK, MOST, ROWS, UNLIMITED, BatchJobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 OWN = "1000000"

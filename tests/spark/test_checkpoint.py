@@ -1,23 +1,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
-from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset, TopicIds
 from hivesink.errors import CheckpointUnreadable
 from hivesink.spark.checkpoint import Checkpoint, batch_ref, next_batch, next_watermark
 from hivesink.spark.rebuild import files_of
 from tests.inmemory.filesystem import MemoryFileSystem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hivesink.core.offsets import SourceOffset, TopicIds
 
 FOUR = datetime(2024, 1, 2, 4, tzinfo=timezone.utc)
 METADATA = '{"batchWatermarkMs":17,"batchTimestampMs":1763692800000,"conf":{}}'

@@ -7,20 +7,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.embedded.server import Launch
+from jobs.cluster import Cluster
 from jobs.cluster.spark import SparkWorker
 from tests.cluster.gates import master_of
 from tests.cluster.target import Feed, Target, own
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hivesink.embedded.server import Launch
-    from jobs.cluster import Cluster
 
 JOB = Path(__file__).with_name("executors_job.py")
 ROWS = 300

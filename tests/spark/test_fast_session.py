@@ -6,6 +6,8 @@ import gc
 import os
 import socket
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 from zipimport import zipimporter
 
@@ -18,9 +20,6 @@ from hivesink.spark import daemon
 from hivesink.spark.session import LATE_COMPILING, session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 

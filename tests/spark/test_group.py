@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from hivesink.errors import FencedOut, MetastoreUnreachable
 from hivesink.spark import query, sources
 from hivesink.spark.listeners import GroupCommits
 from hivesink.spark.query import HiveQuery
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 DOWN = MetastoreUnreachable("thrift://h:1", "refused")
 PLACE = ("t", 0)

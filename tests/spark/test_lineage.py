@@ -6,22 +6,19 @@ import json
 import os
 import re
 import threading
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.spark import listeners
 from hivesink.spark.listeners import LineageRun
 from tests.cli.site import DDL, Ingest
 from tests.tables import daily
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 FACETS = {"facets", "inputFacets", "outputFacets"}
 SPEC = re.compile(r"https://openlineage\.io/spec/.+#/\$defs/.+")

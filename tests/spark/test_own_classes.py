@@ -7,16 +7,13 @@ import subprocess
 import sys
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
-
-if TYPE_CHECKING:
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 REPOSITORY = Path(__file__).parents[2]
 _numbers = count(1)

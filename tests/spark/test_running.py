@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import traceback
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -24,8 +25,6 @@ from hivesink.spark.running import Questions, is_marked, traits_of, trigger_inte
 from hivesink.spark.sources import ids_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame, SparkSession
 
     Plan = Callable[[DataFrame, DataFrame], DataFrame]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +14,6 @@ from hivesink.errors import InvalidOption
 from hivesink.jvm.java import write_sites
 from hivesink.spark import settings
 from hivesink.spark.settings import choose, given_settings, logging_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 URI, MASTER = "spark.hadoop.hive.metastore.uris", "spark.master"
 

@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -16,9 +17,6 @@ from py4j.protocol import Py4JJavaError
 from hivesink.config.site import Site
 from hivesink.errors import LoginFailed
 from hivesink.spark.tokens import MOST, Tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SECURED = {"hadoop.security.authentication": "kerberos"}
 PLACES = ("hdfs://nn:8020/a", "hdfs://nn:8020/b")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hivesink.storage.hdfs import HdfsFileSystem
+from hivesink.storage.hdfs_address import Address
 from hivesink.storage.hdfs_calls import HdfsCalls
+from jobs.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pytest
-
-    from hivesink.storage.hdfs_address import Address
-    from jobs.cluster import Cluster
 
 
 def hdfs_folder(request: pytest.FixtureRequest) -> str:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hivesink.embedded.server import HOST, Launch
 from hivesink.storage import s3_client
 from hivesink.storage.s3_client import Settings
+from jobs.cluster.s3 import S3Server
 from jobs.cluster.server import EmbeddedServer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pytest
-
-    from jobs.cluster.s3 import S3Server
 
 BUCKET = "hivesink-tests"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from hivesink.storage.hdfs_answers import Failed, Kind, judge
 from hivesink.storage.hdfs_calls import HdfsCalls
 from hivesink.storage.hdfs_files import NewFile, Place
 from tests.storage.realhdfs import apart, hdfs_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 
 class Clock:

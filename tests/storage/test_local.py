@@ -6,7 +6,9 @@ import errno
 import os
 import stat
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,6 @@ from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUna
 from hivesink.storage.fs import Entry
 from hivesink.storage.local import LocalFileSystem, posix
 from hivesink.storage.rename_store import RenameFileStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 FS = LocalFileSystem()
 

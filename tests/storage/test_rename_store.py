@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hdfs_native import Client, WriteOptions
@@ -24,11 +25,6 @@ from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.ingest import Wrapped
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.storage.realhdfs import hdfs_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 MOVED_NAME = "part-00c0ffee0001-1-aaaaaaaaaat0-0-0.snappy.parquet"
 NAME = PartName("0a1b2c3d", 1, "aaaabbbb", 0, 0, 0)

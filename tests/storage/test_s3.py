@@ -8,12 +8,14 @@ import os
 import pickle
 import shutil
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError, IncompleteReadError, ReadTimeoutError
@@ -36,15 +38,10 @@ from hivesink.storage import s3_checks, s3_client, s3_objects
 from hivesink.storage.part_store import run_parallel
 from hivesink.storage.s3 import S3Files, S3FileStore
 from hivesink.storage.s3_client import Settings
+from jobs.cluster.s3 import S3Server
 from tests.crash.faults import FaultyS3, Kill, Mode, Plan
 from tests.inmemory.s3 import ANSWERED, MemoryS3, objects_of, refused
 from tests.storage.reals3 import VersityGw, s3_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from jobs.cluster.s3 import S3Server
 
 TABLE = "s3a://bucket/t"
 NAME = PartName("0a1b2c3d", 1, "aaaabbbb", 0, 0, 0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from tests.crash.site import s3_site
 from tests.docs.pages import ROOT
 from tests.inmemory.s3 import ANSWERED, MemoryS3, objects_of
 from tests.sink.harness import Source, events
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WAITS = {"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.rollover-interval": "100h"}
 ON_EPOCH = {"sink.rolling-policy.on-epoch": "true"}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -14,10 +16,6 @@ from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
 from hivesink.sink.task.messages import InputShape
 from tests.cli.site import Ingest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 DDL = """CREATE TABLE {name} (id BIGINT)
 PARTITIONED BY (dt STRING)

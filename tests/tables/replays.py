@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hivesink.config.site import NO_SITE
+from hivesink.core.table import TableName, TableSpec
 from hivesink.logs import table_root
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.inspect.ownership import Ownership
+from hivesink.sink.task.messages import InputShape
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.fs import FileSystem, Storage
 from hivesink.storage.rename_store import RenameFileStore
@@ -24,13 +28,7 @@ from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-
     import pytest
-
-    from hivesink.core.table import TableName, TableSpec
-    from hivesink.sink.task.messages import InputShape
 
 REJECTED = f"{LOCATION}__rejected"
 _OPTIONS = {"sink.on-bad-record": "dead-letter", "sink.rolling-policy.on-epoch": "true"}

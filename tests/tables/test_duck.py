@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,9 +17,6 @@ from hivesink.formats import adapter
 from hivesink.storage.local import LocalFileSystem, posix
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.duck import table_dataset
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def read(folder: Path, form: str, kinds: dict[str, str], rows: dict[str, list[Any]]) -> list[dict[str, Any]]:

@@ -6,25 +6,22 @@ import json
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal as Number
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from hivesink.core.table import Array, Column, Decimal, Map, Primitive, Struct, TableSpec
+from hivesink.config.options import SinkConfig
+from hivesink.core.table import Array, Column, Decimal, Map, Primitive, Struct, TableName, TableSpec
 from hivesink.decode.json import explode
 from hivesink.formats import measure
 from hivesink.registry import Registry
 from hivesink.sink.inspect.verify import verify
+from hivesink.sink.task.assign import Moment
 from hivesink.sink.task.messages import InputShape
 from hivesink.tables.opened import replaced_letters
 from tests.sink.harness import SPEC, TABLE
 from tests.tables.replays import World
-
-if TYPE_CHECKING:
-    from hivesink.config.options import SinkConfig
-    from hivesink.core.table import TableName
-    from hivesink.sink.task.assign import Moment
 
 BIG = 2**40
 """Beyond an INT."""

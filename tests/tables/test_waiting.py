@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.errors import InvalidOption, MetastoreUnreachable, PartitionInvalid
 from hivesink.tables.waiting import Look, PartitionWait
 from tests.cli.site import alter, hivesink
 from tests.tables import daily
 from tests.tables.daily import Daily
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
 
 DAY = "dt=2024-01-02"
 DOWN = "thrift://127.0.0.1:1"

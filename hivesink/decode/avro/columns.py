@@ -8,6 +8,7 @@ last part ends where the record does.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,14 +21,11 @@ from hivesink.decode.avro.schema import Type
 from hivesink.decode.avro.wants import SCALED, Lists, Numbers, Want, converted, decimals, scaled
 from hivesink.decode.connect import VARIABLE
 from hivesink.decode.convert import Converted
+from hivesink.decode.json.spans import Text
+from hivesink.decode.values import InvalidValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
-
-    from hivesink.decode.json.spans import Text
-    from hivesink.decode.values import InvalidValue
 
 _ONE, _ONES, _TOPS = (np.uint64(word) for word in (1, 0x0101010101010101, 0x8080808080808080))
 _HALVES = [

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from hivesink.config.options import Image, SinkConfig
 from hivesink.core.column_source import JsonPath
-from hivesink.core.table import Primitive, Struct
+from hivesink.core.table import Column, Primitive, Struct
 from hivesink.decode.avro.decoder import ConfluentDecoder, first_of, unknown_field
+from hivesink.decode.avro.schema import Type
 from hivesink.decode.avro.wants import Want
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Converted
 from hivesink.decode.json.debezium import BEFORE, NO_IMAGE, images_of
 from hivesink.decode.values import InvalidValue, TimeRules
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hivesink.core.table import Column
-    from hivesink.decode.avro.schema import Type
-    from hivesink.ports.rows import Schemas
+from hivesink.ports.rows import Schemas
 
 _ANY = Struct((("\0", Primitive.STRING),))
 """Null where a record is."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,25 +13,19 @@ import pyarrow.compute as pc
 
 from hivesink.config.options import OnTombstone, OnUnknownField, SinkConfig
 from hivesink.core.column_source import JsonPath
+from hivesink.core.table import Column
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.avro.columns import Columns
 from hivesink.decode.avro.schema import Type, parse
 from hivesink.decode.avro.wants import Numbers, Want
-from hivesink.decode.clocks import nulls
+from hivesink.decode.clocks import Mask, nulls
+from hivesink.decode.convert import Converted
 from hivesink.decode.json.decoder import in_chunks
+from hivesink.decode.json.shaped import Piece
 from hivesink.decode.json.spans import Text
 from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import InvalidOption
-from hivesink.ports.rows import BadRow, DecodedRows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from hivesink.core.table import Column
-    from hivesink.decode.clocks import Mask
-    from hivesink.decode.convert import Converted
-    from hivesink.decode.json.shaped import Piece
-    from hivesink.ports.rows import Schemas
+from hivesink.ports.rows import BadRow, DecodedRows, Schemas
 
 _AT_ONCE = 1 << 15
 """Records, if they are small: each step over all of them costs some microseconds beside its work."""

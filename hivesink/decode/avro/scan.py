@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 from hivesink.decode.avro.schema import Type
-
-if TYPE_CHECKING:
-    from array import array
 
 DEEPEST = 100
 FREE = 100

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -13,20 +14,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hivesink.core.table import INTEGERS, Array, Decimal, HiveType, Map, Primitive, Struct, is_text
+from hivesink.core.time_format import EpochUnit
 from hivesink.decode.arrowtypes import arrow_type, mismatches
-from hivesink.decode.avro.schema import DIGITS
+from hivesink.decode.avro.schema import DIGITS, Type
 from hivesink.decode.clocks import nulls, timestamps
 from hivesink.decode.connect import DEBEZIUM, UNITS, ZONED, counting, number_of_octets
 from hivesink.decode.convert import Converted, cells, convert, first_items
 from hivesink.decode.json.exact import ValueParser
+from hivesink.decode.json.spans import Text
 from hivesink.decode.values import InvalidValue, TimeRules
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hivesink.core.time_format import EpochUnit
-    from hivesink.decode.avro.schema import Type
-    from hivesink.decode.json.spans import Text
 
 Numbers = NDArray[np.int64]
 _WORD = 8

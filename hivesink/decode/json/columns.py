@@ -5,9 +5,10 @@ Nested columns are read at once where it can be proved that nothing is lost; oth
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -19,15 +20,10 @@ from hivesink.core.table import Array, Char, Column, Decimal, Primitive, Struct,
 from hivesink.decode import clocks
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type
 from hivesink.decode.clocks import Mask, each, nulls, parse_each
-from hivesink.decode.json.exact import ExactDecoder, number_of
+from hivesink.decode.json.exact import Branch, ExactDecoder, ValueParser, number_of
 from hivesink.decode.json.plain import Nested, plain_reader
 from hivesink.decode.json.spans import NUMBER, Spans, Text, decimals, integers, raw_values, texts_of
 from hivesink.decode.values import binary_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from hivesink.decode.json.exact import Branch, ValueParser
 
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 

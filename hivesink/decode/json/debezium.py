@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +22,10 @@ from hivesink.decode.connect import CONNECT, UNITS, VARIABLE, counting, number_o
 from hivesink.decode.json.decoder import JsonDecoder, in_order
 from hivesink.decode.json.exact import Refine, ValueParser, number_of, wrong_type
 from hivesink.decode.json.scan import members, unquote
+from hivesink.decode.json.shaped import Piece
+from hivesink.decode.json.spans import Places
 from hivesink.decode.values import InvalidValue, binary_of, integer
 from hivesink.ports.rows import BadRow, DecodedRows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from hivesink.decode.json.shaped import Piece
-    from hivesink.decode.json.spans import Places
 
 _DECIMAL = f"{CONNECT}Decimal"
 _NUMBERS = frozenset({*INTEGER_BITS, Primitive.DOUBLE, Primitive.FLOAT})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink.config.options import OnTombstone, SinkConfig
+from hivesink.core.table import Column
 from hivesink.decode.clocks import REFUSED, Mask, each, mask_of, not_utf8, nulls
 from hivesink.decode.json.columns import JsonColumns, Keyed
 from hivesink.decode.json.exact import ExactDecoder, Refine
@@ -19,11 +21,6 @@ from hivesink.decode.json.shaped import Piece, ShapedDecoder
 from hivesink.decode.json.spans import QUOTE, SPACE, Places, Spans, Text, joined
 from hivesink.decode.values import InvalidValue
 from hivesink.ports.rows import BadRow, DecodedRows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from hivesink.core.table import Column
 
 # A chunk fits into a core's cache, unless its fixed cost would be too much for so few rows.
 _MOST_ROWS, _FEW_ROWS = 16384, 8192

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from datetime import date, datetime
+from typing import Any, TypeAlias
 
 from hivesink.config.options import OnUnknownField, SinkConfig
 from hivesink.config.parsers import NullText
@@ -17,10 +19,6 @@ from hivesink.decode import values
 from hivesink.decode.arrowtypes import INTEGER_BITS
 from hivesink.decode.json.scan import NotJson, document, members, unquote
 from hivesink.decode.values import NUMBER, InvalidValue, TimeRules
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-    from datetime import date, datetime
 
 _NUMBER = re.compile(NUMBER)
 _CLOCKS = frozenset({Primitive.DATE, Primitive.TIMESTAMP})

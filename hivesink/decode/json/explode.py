@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import ELEMENT, RECORD, JsonPath
 from hivesink.core.table import Array, Column, Primitive
 from hivesink.decode.arrowtypes import arrow_schema
@@ -17,11 +19,6 @@ from hivesink.decode.json.decoder import JsonDecoder, in_order
 from hivesink.decode.json.scan import NotJson, document, members, unquote
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hivesink.config.options import SinkConfig
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -15,9 +16,6 @@ from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
 from hivesink.decode.clocks import REFUSED, Mask, each, parse_each
 from hivesink.decode.json.spans import Spans, joined
 from hivesink.decode.values import InvalidValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SCALARS = {
     Primitive.STRING: str,

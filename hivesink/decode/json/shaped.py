@@ -11,6 +11,7 @@ A record that isn't proved goes to the keyed decoder, which knows nothing of sha
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,15 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from hivesink.decode.clocks import Mask, not_utf8
+from hivesink.decode.json.columns import JsonColumns
 from hivesink.decode.json.scan import STRING, NotJson, document, members, unquote
 from hivesink.decode.json.spans import BACKSLASH, LONGEST, QUOTE, Places, Spans, Text, is_valid
 
 if TYPE_CHECKING:
-    from collections.abc import Container
-
     from numpy.typing import NDArray
-
-    from hivesink.decode.json.columns import JsonColumns
 
 _SHAPES = 8
 """Shapes that are remembered, and most that are learnt of one chunk."""

@@ -6,9 +6,9 @@ never in doubt.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -16,13 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hivesink.core.table import Decimal
 from hivesink.decode.clocks import REFUSED, Mask, each, mask_of, parse_each
 from hivesink.decode.values import InvalidValue, decimal_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hivesink.core.table import Decimal
 
 Places = NDArray[np.int64]
 _WORD = 8

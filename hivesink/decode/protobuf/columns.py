@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,16 +14,11 @@ import pyarrow.compute as pc
 from hivesink.core.table import INTEGERS, Decimal, Primitive, Struct
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.decode.avro.schema import Type
-from hivesink.decode.avro.wants import SCALED, Lists, Want, converted, scaled
+from hivesink.decode.avro.wants import SCALED, Lists, Numbers, Want, converted, scaled
 from hivesink.decode.clocks import Mask, mask_of
 from hivesink.decode.convert import Converted, cells, convert
 from hivesink.decode.protobuf.scan import AS_JSON, Messages
 from hivesink.decode.values import InvalidValue
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hivesink.decode.avro.wants import Numbers
 
 NUMBERS = (
     Type("int", "int32"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,20 +13,15 @@ import pyarrow.compute as pc
 
 from hivesink.decode.avro.decoder import AvroDecoder, Bodies, ConfluentDecoder
 from hivesink.decode.avro.scan import DEEPEST, Scan
-from hivesink.decode.clocks import parse_each
+from hivesink.decode.avro.wants import Want
+from hivesink.decode.clocks import Mask, parse_each
+from hivesink.decode.convert import Converted
 from hivesink.decode.json.spans import Text
 from hivesink.decode.protobuf.columns import Columns
 from hivesink.decode.protobuf.scan import Messages, Room
 from hivesink.decode.protobuf.schema import Record, described, parsed
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from hivesink.decode.avro.wants import Want
-    from hivesink.decode.clocks import Mask
-    from hivesink.decode.convert import Converted
 
 _NAME = "sink.value.protobuf.message-name"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +17,7 @@ from hivesink.decode.avro.columns import Columns
 from hivesink.decode.avro.scan import DEEPEST, MORE, Scan
 from hivesink.decode.avro.wants import Numbers
 from hivesink.decode.clocks import not_utf8
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hivesink.decode.json.spans import Text
+from hivesink.decode.json.spans import Text
 
 _STRING, _GROUP, _ZIGZAG = 9, 10, {17, 18}
 _FIXED = {1: "<f8", 2: "<f4", 6: "<u8", 7: "<u4", 15: "<i4", 16: "<i8"}

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from hivesink.core import actions
-from hivesink.core.manifest import Rows, Slice
+from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import History
+from hivesink.core.manifest import Manifest, Rows, Slice
 from hivesink.core.metrics import RESULTS, STEPS, Figures, Histogram, Sample, commit_delay
 from hivesink.core.offsets import ends
+from hivesink.core.partition import PartitionKey
+from hivesink.core.partition_commit import CommitRule
 from hivesink.core.progress import Progress
 from hivesink.core.reads import Lag, lag
 from hivesink.errors import HiveSinkError, RowsHeldBack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from datetime import datetime, timedelta
-
-    from hivesink.core.epoch import Epoch
-    from hivesink.core.lifecycle import History
-    from hivesink.core.manifest import Manifest
-    from hivesink.core.partition import PartitionKey
-    from hivesink.core.partition_commit import CommitRule
-    from hivesink.sink.task.messages import LeftSlice
+from hivesink.sink.task.messages import LeftSlice
 
 logger = logging.getLogger("hivesink")
 

@@ -9,32 +9,28 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from hivesink.core.actions import Snapshot
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Place, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.manifest import Manifest, Rows
 from hivesink.core.offsets import TopicIds, with_ids
+from hivesink.core.partition import PartitionKey
 from hivesink.core.progress import Progress, count
+from hivesink.core.rolling import OpenRows
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
 from hivesink.sink.commit.committed import BlockedSlices, Committed, RunFigures, Stopwatch
 from hivesink.sink.commit.context import CommitContext, write_estimates
 from hivesink.sink.commit.epochwriter import EpochWriter, Write, Written
+from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.commit.source_clock import SourceClock
 from hivesink.sink.commit.waiting import Encode, LiveHistory, OpenPartitions
 from hivesink.sink.commit.writer import WriterSpec, watermark_policy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from datetime import datetime
-
-    from hivesink.core.partition import PartitionKey
-    from hivesink.core.rolling import OpenRows
-    from hivesink.sink.commit.runner import PlanRunner
-    from hivesink.sink.task.messages import InputShape
+from hivesink.sink.task.messages import InputShape
 
 logger = logging.getLogger("hivesink")
 

@@ -5,30 +5,27 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hivesink import errors
 from hivesink.config.formats import FORMATS
+from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import CommittedPartition, Stamp
+from hivesink.core.log import LogView
+from hivesink.core.manifest import PartEntry
+from hivesink.core.partfile import Finished
 from hivesink.core.partition import Estimate, LivePartition, PartitionKey, by_table
 from hivesink.core.partition_commit import PolicyKind
+from hivesink.core.plan import Policy
 from hivesink.core.table import TableName, is_letters
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from hivesink.core.epoch import Epoch
-    from hivesink.core.log import LogView
-    from hivesink.core.manifest import PartEntry
-    from hivesink.core.partfile import Finished
-    from hivesink.core.plan import Policy
-    from hivesink.ports import CommitLog, FileStore, LiveTable, Metastore
-    from hivesink.ports.rows import Measure
+from hivesink.ports import CommitLog, FileStore, LiveTable, Metastore
+from hivesink.ports.rows import Measure
 
 logger = logging.getLogger("hivesink")
 

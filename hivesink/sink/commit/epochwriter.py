@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from hivesink import errors
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import Opened, PartEntry
 from hivesink.core.partfile import Pending
-from hivesink.core.partition import PartitionKey, aside, folder, normal, same_location
+from hivesink.core.partition import LivePartition, PartitionKey, aside, folder, normal, same_location
+from hivesink.sink.commit.committed import Stopwatch
+from hivesink.sink.commit.context import CommitContext
+from hivesink.sink.commit.writer import WriterSpec
 from hivesink.sink.task.messages import InputShape, LeftSlice, TaskPlan, TaskReport
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import Opened, PartEntry
-    from hivesink.core.partition import LivePartition
-    from hivesink.sink.commit.committed import Stopwatch
-    from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.commit.writer import WriterSpec
 
 METASTORE_TROUBLE = (errors.MetastoreUnreachable, errors.RegistrationFailed, errors.RegistrationUnknown)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Snapshot, StagingArea, Winner, followed, missing_parts, paths_to_look
 from hivesink.core.epoch import Epoch
@@ -19,9 +19,6 @@ from hivesink.core.rolling import open_rows
 from hivesink.core.table import TableName, is_letters
 from hivesink.errors import LogDamaged, UnknownTable, Unsupported
 from hivesink.sink.commit.context import CommitContext, listings
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
 
 
 def load(context: CommitContext, identity: Identity | None = None) -> History:

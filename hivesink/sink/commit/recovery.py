@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from hivesink.core import actions
 from hivesink.core.actions import PartLocator, Snapshot, StagingArea, Winner, missing_parts
+from hivesink.core.manifest import Manifest, Opened, PartEntry, Slice
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.repair import forget, requeueable
+from hivesink.core.rolling import OpenRows
 from hivesink.errors import EpochTaken, PartitionInvalid, RegistrationFailed, UnknownTable
+from hivesink.ports import SegmentStore
+from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import lengths, look_at_staging, search, take_snapshot
 from hivesink.sink.commit.runner import PlanRunner, StaleError, loss_error
 from hivesink.sink.task.segments import lost_slices
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from hivesink.core.manifest import Manifest, Opened, PartEntry, Slice
-    from hivesink.core.rolling import OpenRows
-    from hivesink.ports import SegmentStore
-    from hivesink.sink.commit.context import CommitContext
 
 ALL = "all"
 """Stands for every partition, where a person names those whose losses are accepted."""

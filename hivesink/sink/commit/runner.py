@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.core import actions
+from hivesink.core.actions import Snapshot, StagingArea, Winner
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, History, Identity, floor_over
 from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, newest, recorded
@@ -22,11 +24,7 @@ from hivesink.sink.commit.context import CommitContext, announce
 from hivesink.sink.commit.observe import load, look_at_staging, take_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from typing_extensions import Self
-
-    from hivesink.core.actions import Snapshot, StagingArea, Winner
 
 logger = logging.getLogger("hivesink")
 

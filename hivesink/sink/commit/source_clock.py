@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
 
+from hivesink.core.epoch import BatchRef
+from hivesink.core.manifest import Manifest
 from hivesink.core.offsets import KafkaOffset, ends, moved
 from hivesink.core.partition_commit import Watermark, WatermarkPolicy, latest, newest_likely
 from hivesink.errors import Unsupported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from hivesink.core.epoch import BatchRef
-    from hivesink.core.manifest import Manifest
-    from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.task.messages import InputShape, TaskReport
+from hivesink.sink.commit.context import CommitContext
+from hivesink.sink.task.messages import InputShape, TaskReport
 
 _ALL = ""
 """The name of all input, where rows don't say which partition they are of."""

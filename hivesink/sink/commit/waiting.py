@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
+from hivesink.core.actions import Snapshot
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Commit, Manifest, Opened, PartEntry, commit_after
 from hivesink.core.partition import PartitionKey
@@ -18,16 +18,13 @@ from hivesink.core.partition_commit import Watermark
 from hivesink.core.rolling import Ages, OpenRows, due, spread
 from hivesink.errors import HiveSinkError
 from hivesink.sink.commit.committed import Deadline, RunFigures, Stopwatch
+from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Written
 from hivesink.sink.commit.observe import load_commits
 from hivesink.sink.commit.recovery import recover
 from hivesink.sink.commit.runner import PlanRunner
+from hivesink.sink.commit.writer import WriterSpec
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
-
-if TYPE_CHECKING:
-    from hivesink.core.actions import Snapshot
-    from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.commit.writer import WriterSpec
 
 logger = logging.getLogger("hivesink")
 

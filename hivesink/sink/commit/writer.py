@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
+from hivesink.config.options import SinkConfig
 from hivesink.config.plugins import load_plugin
 from hivesink.core.column_source import misfit
+from hivesink.core.epoch import BatchRef, Epoch
+from hivesink.core.lifecycle import Identity, Stamp
 from hivesink.core.partition_commit import CommitRule, PolicyKind, WatermarkPolicy
 from hivesink.core.plan import Policy
 from hivesink.core.rolling import BucketRolling, RollingPolicy
 from hivesink.core.table import Array, Map, Primitive, Struct, TableSpec
 from hivesink.errors import InvalidOption
+from hivesink.ports.rows import Measure
+from hivesink.sink.commit.committed import Committed
 from hivesink.sink.task.assign import assigner_for, row_columns
 from hivesink.sink.task.events import commit_rule
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime, timedelta
-
-    from hivesink.config.options import SinkConfig
-    from hivesink.core.epoch import BatchRef, Epoch
-    from hivesink.core.lifecycle import Identity, Stamp
-    from hivesink.ports.rows import Measure
-    from hivesink.sink.commit.committed import Committed
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from posixpath import dirname
-from typing import TYPE_CHECKING
 
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import Manifest, Opened, PartEntry
 from hivesink.core.partfile import PartName, Stage, parse_staged
 from hivesink.core.partition import LivePartition, PartitionKey, is_aside, is_hidden
 from hivesink.core.table import is_letters, main_table
 from hivesink.errors import SegmentLost, UnknownTable
+from hivesink.ports import FileStore
+from hivesink.ports.rows import Measure
 from hivesink.sink.commit.context import CommitContext, listings
 from hivesink.sink.commit.observe import names_today
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.task.segments import lost_slices
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import Manifest, Opened, PartEntry
-    from hivesink.ports import FileStore
-    from hivesink.ports.rows import Measure
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, Floor, floor_over
 from hivesink.core.log import LogView, require_whole
-from hivesink.core.manifest import Manifest, PartEntry, Rows, live_parts, newest, recorded
+from hivesink.core.manifest import Manifest, OpenBucket, PartEntry, Recorded, Rows, live_parts, newest, recorded
 from hivesink.core.partfile import PartName
+from hivesink.core.partition import PartitionKey
 from hivesink.core.progress import Policies, why_open
 from hivesink.core.reads import Lag, lag, segment_epoch
 from hivesink.core.rolling import OpenRows, open_rows
 from hivesink.core.table import is_letters, main_table
 from hivesink.errors import HiveSinkError, LogDamaged, StoreUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from datetime import datetime
-
-    from hivesink.core.manifest import OpenBucket, Recorded
-    from hivesink.core.partition import PartitionKey
-    from hivesink.ports import CommitLog
+from hivesink.ports import CommitLog
 
 
 @dataclass(frozen=True)

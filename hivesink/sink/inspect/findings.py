@@ -6,27 +6,23 @@ notes: a settled epoch's files are the users' own, so even a missing one is only
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from posixpath import basename, dirname
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import stray_floor
+from hivesink.core.manifest import Manifest, PartEntry, Rows
 from hivesink.core.offsets import chain, span
 from hivesink.core.progress import count
 from hivesink.core.reads import segment_epoch
 from hivesink.core.rolling import OpenRows
 from hivesink.core.table import TableName, main_table
 from hivesink.sink.commit.recovery import ALL
-from hivesink.sink.inspect.evidence import FoundPart
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from hivesink.core.manifest import Manifest, PartEntry, Rows
-    from hivesink.sink.inspect.evidence import Evidence
+from hivesink.sink.inspect.evidence import Evidence, FoundPart
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 from hivesink import errors
+from hivesink.core.epoch import BatchRef, Epoch
 from hivesink.core.log import PROPERTY, Evidence, LogAddress, RootRecord, Verdict, same_table
+from hivesink.core.manifest import PartEntry
 from hivesink.core.partition import normal
 from hivesink.core.table import TableName, is_letters
+from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Metastore
 from hivesink.sink.commit.context import listings
 from hivesink.sink.inspect.evidence import FoundPart, files_in
 from hivesink.sink.inspect.facts import LogFacts, read_log
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from hivesink.core.epoch import BatchRef, Epoch
-    from hivesink.core.manifest import PartEntry
-    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Metastore
 
 _TRIES = 3
 """How often the property is set while somebody writes back what he read before."""

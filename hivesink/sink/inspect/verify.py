@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from hivesink.core.actions import leftovers
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import Rows
 from hivesink.core.metrics import Figures, commit_delay
+from hivesink.core.partition_commit import CommitRule
 from hivesink.errors import HiveSinkError, InvalidOption, LogOfAnotherTable, TableMadeAgain
+from hivesink.ports import CommitLog, LiveTable
+from hivesink.ports.rows import Measure
+from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.evidence import gather
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.inspect.findings import CHECKS, Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-    from datetime import datetime
-
-    from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import Rows
-    from hivesink.core.partition_commit import CommitRule
-    from hivesink.ports import CommitLog, LiveTable
-    from hivesink.ports.rows import Measure
-    from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.inspect.ownership import Ownership
+from hivesink.sink.inspect.ownership import Ownership
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,22 +6,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 
+from hivesink.config.options import SinkConfig
 from hivesink.config.plugins import load_plugin
 from hivesink.core.table import TIMES, TIMES_TEXT, Column, TableSpec
 from hivesink.core.time_format import EpochUnit, TimePattern, unit_of
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow
 from hivesink.sink.task.buckets import counted
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
-    from hivesink.config.options import SinkConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ the query leaves nothing that could be committed: no manifest lists its attempt'
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timezone
 from functools import cache, partial
@@ -22,6 +23,7 @@ from hivesink.core.manifest import Opened, PartEntry, Rows
 from hivesink.core.partfile import PartName
 from hivesink.core.partition import aside
 from hivesink.core.reads import segment_name
+from hivesink.ports.rows import Routed, RowReader
 from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.parts import Parts, Target
@@ -30,11 +32,7 @@ from hivesink.sink.task.route import StopError, TableRouter, assign, by_partitio
 from hivesink.sink.task.segments import SegmentWriter, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from numpy.typing import NDArray
-
-    from hivesink.ports.rows import Routed, RowReader
 
 ROUTE = "hivesink partition"
 """The name of a column that no stream has."""

@@ -5,8 +5,9 @@ It works on distinct values only, since a batch has millions of rows and few par
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +17,10 @@ from numpy.typing import NDArray
 from hivesink.config.options import OnNull
 from hivesink.core.partition import DEFAULT_PARTITION, partition_path, unregistrable
 from hivesink.core.partition_value import canonical
+from hivesink.core.table import Column
 from hivesink.core.time_format import EpochUnit
 from hivesink.errors import PartitionInvalid
 from hivesink.ports.rows import BadRow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from hivesink.core.table import Column
 
 Codes = NDArray[np.int64]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -11,19 +11,21 @@ import pyarrow.compute as pc
 
 from hivesink.config.options import CommitTrigger, SinkConfig
 from hivesink.config.plugins import load_plugin
-from hivesink.core.partition_commit import CommitRule, FromPatterns, FromTemplate, PartitionClock, newest_likely
+from hivesink.core.partition_commit import (
+    CommitRule,
+    FromPatterns,
+    FromTemplate,
+    PartitionClock,
+    TimeExtractor,
+    newest_likely,
+)
 from hivesink.core.table import INTEGERS, TIMES, TIMES_TEXT, Primitive, TableSpec
 from hivesink.core.time_format import unit_of
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow
 from hivesink.sink.task.assign import row_columns, time_patterns
 from hivesink.sink.task.buckets import Buckets, counted
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
-    from hivesink.core.partition_commit import TimeExtractor
-    from hivesink.sink.task.messages import TaskPlan
+from hivesink.sink.task.messages import TaskPlan
 
 _MICRO = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import msgspec
 
-from hivesink.core.manifest import Opened, PartEntry, Rows  # noqa: TC001  msgspec reads them at run time
+from hivesink.config.options import SinkConfig
+from hivesink.core.epoch import Epoch
+from hivesink.core.log import StagingIntent
+from hivesink.core.manifest import Opened, PartEntry, Rows
 from hivesink.core.partition import PartitionKey, folder
+from hivesink.core.table import SortKey, TableSpec
+from hivesink.ports import FileStore, SegmentStore
 from hivesink.ports.rows import FileFormat, Refit, Routed, RowReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
-
     import pyarrow as pa
-
-    from hivesink.config.options import SinkConfig
-    from hivesink.core.epoch import Epoch
-    from hivesink.core.log import StagingIntent
-    from hivesink.core.table import SortKey, TableSpec
-    from hivesink.ports import FileStore, SegmentStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
@@ -18,19 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink.core.manifest import PartEntry
-from hivesink.core.partfile import InProgress, PartName
+from hivesink.core.partfile import InProgress, PartName, Pending
 from hivesink.core.table import SortKey, rows_text
 from hivesink.errors import StoreUnavailable
+from hivesink.ports import FileStore, NewFile
+from hivesink.ports.rows import FileFormat, RecordWriter, Routed
+from hivesink.sink.task.messages import TablePlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from typing_extensions import Self
-
-    from hivesink.core.partfile import Pending
-    from hivesink.ports import FileStore, NewFile
-    from hivesink.ports.rows import FileFormat, RecordWriter, Routed
-    from hivesink.sink.task.messages import TablePlan
 
 MAX_OPEN_FILES = 256
 """Most files that a task holds open, well below the usual `ulimit -n`. Beyond it the longest file is finished."""

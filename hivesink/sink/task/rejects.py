@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
 
+from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import ELEMENT, PATH, RECORD, ROW, named_file, stream_column
 from hivesink.core.table import Array, Column, Primitive, Struct, TableName, TableSpec
 from hivesink.errors import Unsupported
+from hivesink.ports.rows import BadRow
 from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from hivesink.config.options import SinkConfig
-    from hivesink.ports.rows import BadRow
 
 _SHOWN = 80
 """Bytes of a record that an error shows."""

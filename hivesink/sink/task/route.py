@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -24,8 +25,6 @@ from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskPl
 from hivesink.sink.task.rejects import gathered, letters, position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from numpy.typing import NDArray
 
 

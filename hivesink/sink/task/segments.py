@@ -6,25 +6,22 @@ A segment is cheap to write: Arrow's own format, a stream of record batches for 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 
 from hivesink.core.manifest import Opened, Slice
 from hivesink.core.partition import PartitionKey, parse_path
 from hivesink.core.partition_value import canonical
+from hivesink.core.rolling import OpenRows
 from hivesink.core.table import TableSpec, rows_text
 from hivesink.errors import HiveSinkError, PartitionInvalid, RowsUnfit, SegmentLost
+from hivesink.ports import NewFile, SegmentStore
+from hivesink.ports.rows import Refit
 from hivesink.sink.task.messages import LeftSlice
 from hivesink.sink.task.parts import Bucket, InMemory, Parts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hivesink.core.rolling import OpenRows
-    from hivesink.ports import NewFile, SegmentStore
-    from hivesink.ports.rows import Refit
 
 # Threads for each buffer cost more than they bring: executors run a task on each core.
 _PLAIN = pa.ipc.IpcWriteOptions(use_threads=False)

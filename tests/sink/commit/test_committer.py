@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Rows
 from hivesink.core.offsets import KafkaOffset, TopicIds
+from hivesink.core.table import TableName
 from hivesink.errors import (
     BadRecord,
     EpochTaken,
@@ -28,12 +30,7 @@ from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskFa
 from tests.crash.site import DEAD, LOG, PLAIN, Site
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hivesink.core.table import TableName
-
-    Trouble = Callable[[Site, list[TaskReport]], list[TaskReport]]
+Trouble = Callable[[Site, list[TaskReport]], list[TaskReport]]
 
 EVENTS = events(12)
 IDS = list(range(12))

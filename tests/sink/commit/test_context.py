@@ -5,17 +5,20 @@ A user's ANALYZE at any moment leaves no wrong count.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import PartEntry, Rows
-from hivesink.core.metrics import METRICS, Histogram
+from hivesink.core.metrics import METRICS, Histogram, Sample
 from hivesink.core.partition_commit import CommitRule
+from hivesink.core.table import TableSpec
 from hivesink.metastore.common import FLAG
+from hivesink.ports.rows import FileContent
 from hivesink.sink.commit.committed import RunFigures, Stopwatch
 from hivesink.sink.commit.context import write_estimates
 from hivesink.sink.inspect.facts import read_log
@@ -23,13 +26,6 @@ from hivesink.sink.inspect.verify import figures
 from tests.contracts.manifests import AT, small
 from tests.crash.site import PLAIN, Site
 from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Event, Job, Source, events, measure_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from hivesink.core.metrics import Sample
-    from hivesink.core.table import TableSpec
-    from hivesink.ports.rows import FileContent
 
 PLACE = (str(TABLE), "dt=a")
 

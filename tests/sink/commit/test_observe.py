@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, Floor, floor_over
 from hivesink.core.manifest import Manifest, PartEntry, Rows
+from hivesink.core.partfile import Finished, Pending
 from hivesink.core.plan import Policy
-from hivesink.errors import LogDamaged, PartitionElsewhere, PartLost, StoreUnavailable, Unsupported
+from hivesink.errors import HiveSinkError, LogDamaged, PartitionElsewhere, PartLost, StoreUnavailable, Unsupported
+from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.inspect.facts import read_log
 from hivesink.storage.commit_log import FileCommitLog
+from hivesink.storage.fs import Entry, FileSystem
 from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.manifests import small
 from tests.crash.faults import At, Kill
@@ -24,14 +28,6 @@ from tests.crash.site import Site
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, events, partitions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hivesink.core.partfile import Finished, Pending
-    from hivesink.errors import HiveSinkError
-    from hivesink.sink.commit.context import CommitContext
-    from hivesink.storage.fs import Entry, FileSystem
 
 LOG = "/warehouse/demo.db/.hivesink/demo.events/w"
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from hivesink.errors import HiveSinkError
 from tests.docs.pages import blocks_run_by
 from tests.sink.timed import World, at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 OPTIONS = {
     "sink.bucket.assigner": "own:ByFirstDigit",

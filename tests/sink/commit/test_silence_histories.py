@@ -12,18 +12,15 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import KafkaOffset
 from hivesink.sink.commit.source_clock import InputTraits
+from hivesink.sink.task.messages import TaskPlan, TaskReport
 from tests.sink.harness import Clock
 from tests.sink.timed import HOURLY, Timed, TimedJob, World
-
-if TYPE_CHECKING:
-    from hivesink.sink.task.messages import TaskPlan, TaskReport
 
 IDLE, SPAN = 300.0, 7200.0
 """Seconds: the idle timeout, and for how long rows come."""

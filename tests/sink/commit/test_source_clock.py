@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch
+from hivesink.core.manifest import Manifest
 from hivesink.core.offsets import KafkaOffset, NoOffset, SourceOffset
 from hivesink.errors import OutcomeUnknown, Unsupported
 from hivesink.sink.commit.source_clock import InputTraits
@@ -17,9 +18,6 @@ from hivesink.sink.task.events import EventTimes
 from hivesink.sink.task.messages import InputShape
 from tests.sink.harness import readable
 from tests.sink.timed import HOURLY, MINUTE, Run, Timed, TimedJob, World, at, wall
-
-if TYPE_CHECKING:
-    from hivesink.core.manifest import Manifest
 
 LOST = HOURLY | {"sink.late-rows": "drop"}
 MORNING = datetime(2024, 1, 2, 4, tzinfo=timezone.utc)

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.partition import PartitionKey
 from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import HiveSinkError, RowsHeldBack, RowsUnfit, TableReplaced
 from hivesink.sink.commit.observe import load
+from hivesink.sink.task.messages import TaskTools
 from tests.crash.site import LOG, Site
 from tests.sink.harness import TABLE, Event, Job, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from hivesink.core.partition import PartitionKey
-    from hivesink.sink.task.messages import TaskTools
 
 WAIT = {
     "sink.rolling-policy.on-epoch": "false",

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from hivesink.core.log import LogView
 from hivesink.core.progress import Policies
 from hivesink.errors import LogDamaged, MetastoreUnreachable
+from hivesink.ports import LiveTable
 from hivesink.sink.commit.writer import watermark_policy
 from hivesink.sink.inspect.facts import LogFollower, PartitionState
+from hivesink.storage.commit_log import FileCommitLog
 from tests.crash.faults import FaultyFileSystem
 from tests.crash.site import LOG, Choosy
 from tests.crash.test_commit_steps import REFUSED, WAYS, Life, fed
 from tests.ingest import Wrapped
+from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import TABLE, position
 from tests.sink.timed import HOURLY, World, at, place
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from hivesink.core.log import LogView
-    from hivesink.ports import LiveTable
-    from hivesink.storage.commit_log import FileCommitLog
-    from tests.inmemory.filesystem import MemoryFileSystem
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 AT_ONCE = HOURLY | {"sink.rolling-policy.on-epoch": "true"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +13,8 @@ from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Manifest, PartEntry, Rows
 from hivesink.core.partfile import Stage
 from hivesink.errors import PartLost
+from hivesink.ports.rows import FileContent
+from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import find_leftovers, verify
 from hivesink.storage.commit_log import FileLogRoot
@@ -21,12 +23,6 @@ from tests.crash.faults import At, Kill
 from tests.crash.site import LOG, Site
 from tests.sink.harness import LOCATION, TABLE, UID, Source, events, measure_lines
 from tests.sink.inspect.test_partitions import overtaken
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hivesink.ports.rows import FileContent
-    from hivesink.sink.commit.context import CommitContext
 
 NAME = str(TABLE)
 FAR, NEAR = "/elsewhere", f"{LOCATION}/dt=2030-01-01"

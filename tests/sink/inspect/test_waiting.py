@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +13,7 @@ from hivesink.core.offsets import KafkaOffset
 from hivesink.core.reads import segment_name
 from hivesink.core.rolling import OpenRows
 from hivesink.errors import LogDamaged, RowsHeldBack
+from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import verify
@@ -21,9 +21,6 @@ from hivesink.storage.commit_log import FileLogRoot
 from tests.contracts.manifests import edited
 from tests.crash.site import LOG, Site, forget_rows
 from tests.sink.harness import TABLE, Event, Source, events
-
-if TYPE_CHECKING:
-    from hivesink.sink.commit.context import CommitContext
 
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
 NAME = str(TABLE)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
+from hivesink.core.log import StagingIntent
 from hivesink.core.partfile import Pending
 from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.formats import adapter
+from hivesink.ports import FileStore
+from hivesink.ports.rows import FileFormat
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
@@ -20,13 +24,7 @@ from hivesink.storage.log_layout import LogSegments
 from hivesink.wiring import refit, row_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
-
-    from hivesink.core.log import StagingIntent
-    from hivesink.ports import FileStore
-    from hivesink.ports.rows import FileFormat
 
 UID, ATTEMPT = "0123456789ab", "00ff00ff00"
 ARRIVAL = datetime(2026, 11, 21, 23, 30, tzinfo=timezone.utc)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 # ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
 # ruff: noqa: E501  a case a line
 from datetime import date, datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -16,9 +18,6 @@ from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, Tabl
 from hivesink.errors import InvalidOption
 from hivesink.sink.task.assign import Moment, assigner_for, row_columns
 from hivesink.sink.task.buckets import buckets
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 P = Primitive
 ARRIVAL = datetime(2026, 11, 21, 23, 30, tzinfo=timezone.utc)

@@ -3,8 +3,10 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,10 +26,6 @@ from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.sink.task.taskrun import RAW, Run, balanced
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 # ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
 # ruff: noqa: E501  a case a line

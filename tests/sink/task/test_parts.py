@@ -5,18 +5,20 @@ import os
 import random
 import resource
 import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from hivesink.config.formats import FORMATS
+from hivesink.core.manifest import Manifest, Opened, PartEntry
 from hivesink.core.partfile import PartName
 from hivesink.core.rolling import OpenRows
 from hivesink.core.table import Column, SortKey, TableName, TableSpec
@@ -24,6 +26,8 @@ from hivesink.core.typetext import parse_type
 from hivesink.errors import StoreUnavailable
 from hivesink.formats import adapter
 from hivesink.formats.parquet import ParquetFormat
+from hivesink.ports import FileStore
+from hivesink.ports.rows import FileFormat
 from hivesink.sink.task.attempt import run_encoding
 from hivesink.sink.task.messages import InputShape, LeftSlice, TablePlan, TaskReport
 from hivesink.sink.task.parts import MAX_OPEN_FILES, Parts, Target
@@ -35,13 +39,6 @@ from tests.contracts.manifests import small
 from tests.ingest import Wrapped
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.sink.task.taskrun import Run, publish
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from hivesink.core.manifest import Manifest, Opened, PartEntry
-    from hivesink.ports import FileStore
-    from hivesink.ports.rows import FileFormat
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 MB = 1 << 20
