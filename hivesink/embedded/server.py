@@ -22,7 +22,7 @@ from hivesink.errors import ServerFailed
 from hivesink.jvm.java import OPENS, find_java, log4j2, write_sites
 
 HOST = "127.0.0.1"
-POLL_SECONDS = 0.05
+POLL_SECONDS, MOST_POLL_SECONDS = 0.05, 0.5
 FREE_PORTS = range(20000, 32768)
 """Above well-known servers', and below what Linux gives to outgoing connections: a client that keeps connecting to a
 server that is down would get the server's port some day."""
@@ -80,12 +80,16 @@ def tail(log: Path) -> str:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Return True as soon as the condition holds, False if it doesn't within that time."""
-    end = time.monotonic() + seconds
+    """Return True soon after the condition holds, False if it doesn't within that time.
+
+    The longer it waits, the less often it asks: on a busy machine the asking would slow down what it waits for.
+    """
+    begin = time.monotonic()
     while not condition():
-        if time.monotonic() >= end:
+        waited = time.monotonic() - begin
+        if waited >= seconds:
             return False
-        time.sleep(POLL_SECONDS)
+        time.sleep(min(max(POLL_SECONDS, waited / 20), MOST_POLL_SECONDS))
     return True
 
 
