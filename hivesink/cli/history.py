@@ -16,7 +16,7 @@ from hivesink.cli.command import command, moment
 from hivesink.cli.output import Grid, Line, Output
 from hivesink.core import changes as core
 from hivesink.core.log import require_writer_name
-from hivesink.core.manifest import KINDS, Manifest, recorded
+from hivesink.core.manifest import FORGET, REQUEUE, Manifest, recorded
 from hivesink.core.offsets import read_between
 from hivesink.core.progress import count
 from hivesink.core.table import is_letters, main_table
@@ -25,6 +25,16 @@ from hivesink.ports import CommitLog
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.tables.opened import OpenedTable
 
+_WHY = {
+    "roll": "rows that waited became files",
+    "commit": "partitions are complete",
+    "watermark": "the watermark passed a partition's end",
+    "fence": "a start shut out an older try at this epoch",
+    "move": "files went where their partitions live",
+    REQUEUE: "files were lost before anybody could read them: their rows wait again",
+    FORGET: "a person accepted a loss",
+}
+"""Why there are epochs, beside batches."""
 _BESIDE = {
     "reset": "the log was put aside",
     "missing": "its manifest is missing",
@@ -124,7 +134,7 @@ def _offset(offset: Mapping[str, Any]) -> str:
 
 def _lines(entry: Mapping[str, Any]) -> Iterator[Line]:
     kind, at = entry["kind"], f"{entry['at']:%Y-%m-%d %H:%M:%S}"
-    what = f"batch {entry['batch']} of query {entry['query'][:8]}" if kind == "batch" else {**KINDS, **_BESIDE}[kind]
+    what = f"batch {entry['batch']} of query {entry['query'][:8]}" if kind == "batch" else {**_WHY, **_BESIDE}[kind]
     yield Line(f"{at}  {entry['writer']} {entry['epoch']}: {what}", "bold")
     facts = [_rows(entry["rows"])] if entry.get("rows", {}).get("read") else []
     if kind in _BESIDE:

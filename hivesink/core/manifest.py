@@ -16,16 +16,7 @@ REQUEUE = "requeue"
 """The kind of an epoch that removes lost parts whose rows wait again, or are dead letters again."""
 FORGET = "forget"
 """The kind of an epoch that removes parts, or rows that waited, whose loss a person has accepted."""
-KINDS = {
-    "batch": "rows of a micro-batch came",
-    "roll": "rows that waited became files",
-    "commit": "partitions are complete",
-    "watermark": "the watermark passed a partition's end",
-    "fence": "a start shut out an older try at this epoch",
-    "move": "files went where their partitions live",
-    REQUEUE: "files were lost before anybody could read them: their rows wait again",
-    FORGET: "a person accepted a loss",
-}
+KINDS = ("batch", "roll", "commit", "watermark", "fence", "move", REQUEUE, FORGET)
 """Why there are epochs."""
 REPLAYS = "rejects-replay"
 """The writer of replays of dead letters: they have a log of their own, so that they disturb no job."""
