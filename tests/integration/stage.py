@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from hivesink import HiveSink, sources
 from hivesink.core.table import TableName
@@ -143,10 +144,16 @@ class Stage:
         # Sorted here, since an ORDER BY is one job more, for its ranges.
         return sorted(row.id for row in self.query(f"SELECT id FROM {self.table} WHERE {where}"))
 
-    def query(self, sql: str) -> list[Any]:
+    def query(self, sql: str, tries: int = 3) -> list[Any]:
         """The rows of `sql`, read by Hive's reader."""
-        with hive_reader(self.spark):
-            return list(self.spark.sql(sql).collect())
+        try:
+            with hive_reader(self.spark):
+                return list(self.spark.sql(sql).collect())
+        except Py4JJavaError as error:
+            # Hadoop's local file system asks again about a file that it has listed, and a job has renamed since.
+            if tries == 1 or "get file permissions" not in str(error):
+                raise
+        return self.query(sql, tries - 1)
 
     def location(self) -> Path:
         from pathlib import Path
