@@ -6,9 +6,7 @@ Airflow 2.10 and later, and 3. It asks what `hivesink wait` asks, and returns wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-from hivesink.tables.waiting import PartitionWait
+from typing import TYPE_CHECKING, Any
 
 try:
     from airflow.sdk import BaseSensorOperator, PokeReturnValue
@@ -20,6 +18,9 @@ try:
 except ImportError:
     # Until Airflow 3.0 it was here; later that is deprecated.
     from airflow.exceptions import AirflowFailException
+
+if TYPE_CHECKING:
+    from hivesink.tables.waiting import PartitionWait
 
 
 __all__ = ["HivesinkPartitionSensor"]

@@ -23,11 +23,12 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableSpec
 from hivesink.embedded import metastore as server
 from hivesink.errors import InvalidOption, JavaFailed
-from hivesink.hiveql.apply import Catalog, Plan
 from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from hivesink.hiveql.apply import Catalog, Plan
 
 ddl = typer.Typer(help="Declare tables: each DDL file has one Hive CREATE TABLE.")
 embedded = typer.Typer(help="The embedded Hive Metastore, in .hivesink-local or $HIVESINK_HOME.")

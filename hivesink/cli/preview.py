@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -22,8 +22,10 @@ from hivesink.config.options import SinkConfig
 from hivesink.config.plugins import also_in
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
-from hivesink.sample.source import FilesSource, Sample, TopicSource
-from hivesink.sample.tables import Preview
+
+if TYPE_CHECKING:
+    from hivesink.sample.source import FilesSource, Sample, TopicSource
+    from hivesink.sample.tables import Preview
 
 
 @command

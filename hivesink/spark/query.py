@@ -20,12 +20,13 @@ from hivesink.core.metrics import Sample
 from hivesink.core.offsets import ends
 from hivesink.core.progress import Progress
 from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
-from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.running import Questions
 
 if TYPE_CHECKING:
     from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from hivesink.spark.queryrun import QueryRun
 
 logger = logging.getLogger("hivesink")
 

@@ -156,8 +156,6 @@ class Stage:
         return self.query(sql, tries - 1)
 
     def location(self) -> Path:
-        from pathlib import Path
-
         live = connect("thrift", self.uri).table(TableName.parse(self.table))
         return Path(live.location.removeprefix("file:"))
 
