@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hivesink.cli.history import commits_of
+from hivesink.cli.history import _WHY, commits_of
 from hivesink.core.changes import Upto
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
-from hivesink.core.manifest import Commit, PartEntry
+from hivesink.core.manifest import KINDS, Commit, PartEntry
 from hivesink.core.table import TableName
 from hivesink.logs import commit_log
 from tests.cli.site import Capsys, Ingest, changed, committed, hivesink
@@ -176,3 +176,7 @@ def test_a_log_that_is_over_has_given_up_what_it_has_not_published(tmp_path: Pat
     assert (upto, [*seen]) == (Upto(Epoch(4)), ["b"])
     # So what a consumer has seen is never listed again.
     assert read.read(upto) == (upto, seen)
+
+
+def test_each_kind_of_epoch_has_its_text() -> None:
+    assert {"batch", *_WHY} == {*KINDS}
